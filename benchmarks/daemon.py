@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -52,7 +53,7 @@ def measure() -> Iterator[Figure]:
         )
         stack.callback(daemon.kill)
         assert daemon.stdout
-        port = int(daemon.stdout.readline().split("http://127.0.0.1:")[1].split("/")[0])
+        (port,) = map(int, re.findall(r"http://127.0.0.1:(\d+)", daemon.stdout.readline()))
         _wait_for_all(port)
         yield from _figures(port, psutil.Process(daemon.pid))
 

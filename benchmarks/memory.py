@@ -1,4 +1,4 @@
-"""Memory of the daemon over that of an empty FastAPI application under uvicorn, in one run.
+"""Memory of the daemon over that of an empty Starlette application under uvicorn, in one run.
 
 The difference is Warmwatch's own; the rest is the memory of the idle libraries. Tools show resident
 memory; the unique part is what the end of the process would free.
@@ -22,10 +22,10 @@ from benchmarks.served import daemon
 SETTLING = 5.0
 EMPTY = """
 import socket, uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 listener = socket.create_server(("127.0.0.1", 0))
 print("there", flush=True)
-config = uvicorn.Config(FastAPI(), access_log=False, log_level="warning", ws="none")
+config = uvicorn.Config(Starlette(), access_log=False, log_level="warning", ws="none")
 uvicorn.Server(config).run(sockets=[listener])
 """
 
@@ -50,7 +50,7 @@ def _figures(ours: psutil.Process, empty: psutil.Process) -> Iterator[Figure]:
     for name, part in (("resident", "rss"), ("unique", "uss")):
         one, other = (getattr(found.memory_full_info(), part) / 1e6 for found in (ours, empty))
         yield Figure(
-            name=f"memory: daemon / an empty FastAPI application, {name}",
+            name=f"memory: daemon / an empty Starlette application, {name}",
             value=one / other,
             detail=f"{one:.1f} MB over {other:.1f} MB",
         )

@@ -191,19 +191,15 @@ def _work(place: Path, ranks: int, mode: str) -> None:
     os.environ |= {"WARMWATCH_DIR": str(place / "records"), "WARMWATCH_STATE": str(place / "state")}
     (place / "records").mkdir(mode=0o700)
     training, clock = _Ranks(place / "records", ranks), _Clock()
-    try:
-        from warmwatch_monitor.api.event_log import Recent
-        from warmwatch_monitor.api.fast_path import create_app
-        from warmwatch_monitor.server import command
-    except ImportError:  # until 2026-11-22
-        from warmwatch_monitor.views.http import (  # type: ignore[import-not-found,no-redef]
-            create_app,
-        )
-        from warmwatch_monitor.views.recent import (  # type: ignore[import-not-found,no-redef]
-            Recent,
-        )
+    from warmwatch_monitor.api.event_log import Recent
+    from warmwatch_monitor.server import command
 
-        from warmwatch_monitor.cli import serve as command  # type: ignore[attr-defined,no-redef]
+    try:
+        from warmwatch_monitor.api.app import Api as application  # noqa: N813
+    except ImportError:  # until 2026-11-29
+        from warmwatch_monitor.api.fast_path import (  # type: ignore[import-not-found,no-redef]
+            create_app as application,
+        )
 
     def tick() -> None:
         clock.passed_ns += PERIOD_NS
@@ -216,7 +212,7 @@ def _work(place: Path, ranks: int, mode: str) -> None:
         for follower in (recent, history, keeper):
             if follower is not None:
                 poller.follow(follower.take)
-        daemon = _Daemon(poller, create_app(poller.latest, "0", recent, history), tick)
+        daemon = _Daemon(poller, application(poller.latest, "0", recent, history), tick)
         for _ in range(30):
             daemon.poll()
         for _ in sys.stdin:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -41,7 +42,8 @@ def daemon(environ: Mapping[str, str], *options: str) -> Iterator[Daemon]:
     process = subprocess.Popen([*command, *options], env=environ, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout
-        address = process.stdout.readline().split("http://")[1].split("/")[0]
+        line = process.stdout.readline()
+        (address,) = re.findall(r"http://([\d.:]+)", line)
         yield Daemon(process.pid, address)
     finally:
         process.terminate()

@@ -98,7 +98,7 @@ class _Crowd:
     """The processes of the commands."""
 
     def __init__(self, served: Daemon, count: int) -> None:
-        from warmwatch_monitor.wait import command  # noqa: F401 - loaded once for all of them
+        from warmwatch_monitor.commands import wait as command  # noqa: F401 - loaded once for all of them
 
         self._counts = memoryview(mmap.mmap(-1, 8 * count)).cast("q")
         self._pids = set()

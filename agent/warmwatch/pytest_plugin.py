@@ -40,7 +40,8 @@ class compiles:  # noqa: N801 - a context manager that is called as a function
         graphs: number of graphs as Dynamo counts them, including those of recompiles.
         breaks: number of graph breaks.
         recompiles: number of recompiles of functions that were compiled before.
-        fallbacks: number of functions that hit the recompile limit and run new inputs eagerly.
+        fallbacks: number of functions of which some calls run eagerly: at the recompile limit, or
+            with uncompiled ``flex_attention``.
         failures: number of failed compilations, including graph breaks under ``fullgraph=True``.
 
     Each is a number or ``(least, most)``. The attributes of the same names are the counts so far.

@@ -48,7 +48,7 @@ def cost() -> list[timeseries.Panel]:
 
 
 def _in_progress() -> timeseries.Panel:
-    began = f"warmwatch_compile_start_timestamp_seconds{{{CHOSEN}}}"
+    began = f"rank:warmwatch_compile_seconds:age{{{CHOSEN}}}"
     limit = f"warmwatch_compile_limit_seconds{{{CHOSEN}}} and on (cluster, run, rank) {began}"
     return lines(
         About(
@@ -60,7 +60,7 @@ def _in_progress() -> timeseries.Panel:
             width=12,
             none="no compile activity",
         ),
-        Query(least_advanced(f"max by (rank) (time() - {began})"), "so far, rank {{rank}}"),
+        Query(least_advanced(f"max by (rank) ({began})"), "so far, rank {{rank}}"),
         Query(least_advanced(f"max by (rank) ({limit})"), "too long, rank {{rank}}"),
         Query(
             f"min(warmwatch_collective_timeout_seconds{{{CHOSEN}}}) and on () {began}",
@@ -121,13 +121,16 @@ def _graphs() -> timeseries.Panel:
         About(
             title="Graphs and graph breaks",
             description="What Dynamo captured, where it had to break a graph, which compilations "
-            "failed, and which frames hit the recompile limit and run eagerly from then on.",
+            "failed, and of which functions calls run eagerly, by cause.",
             width=12,
         ),
         Query(f"sum(warmwatch_graphs_total{{{CHOSEN}}})", "graphs"),
         Query(f"sum(warmwatch_graph_breaks_total{{{CHOSEN}}})", "graph breaks"),
         Query(f"sum(warmwatch_compile_failures_total{{{CHOSEN}}})", "failures"),
-        Query(f"sum(warmwatch_compile_fallbacks_total{{{CHOSEN}}})", "recompile limit hit"),
+        Query(
+            f"sum by (cause) (warmwatch_compile_fallbacks_total{{{CHOSEN}}}) > 0",
+            "left to run eagerly: {{cause}}",
+        ),
     )
 
 

@@ -1,7 +1,7 @@
 """Console script ``warmwatch``. Imports only the standard library until the extra is found.
 
-The training environment has the agent without the monitor's libraries: ``commands.py`` has what
-works there.
+The training environment has the agent without the monitor's libraries: ``commands/__init__.py`` has
+what works there.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextlib import suppress
 from importlib.util import find_spec
 
 EXTRA = (
-    *("bcrypt", "click", "fastapi", "httptools", "msgspec", "prometheus_client", "psutil"),
-    *("rich", "textual", "uvicorn", "yaml"),
+    *("click", "msgspec", "prometheus_client", "psutil"),
+    *("rich", "starlette", "textual", "uvicorn"),
 )
 # What `status` loads, with `--watch`: to look for all takes it 2 million instructions.
 _OF_STATUS = ("click", "msgspec", "rich")
@@ -25,6 +25,11 @@ _IMPORTED = 50_000  # objects that a command imports at most; the daemon sets it
 
 def main() -> None:
     """Run the command line; exits with its code."""
+    agent = find_spec("warmwatch")
+    if agent is not None and not any(map(_has_shared, agent.submodule_search_locations or ())):
+        name = "has the name of warmwatch's package"
+        sys.stderr.write(f"warmwatch: {agent.origin} {name}; rename it\n")
+        sys.exit(2)
     needed = _OF_STATUS if sys.argv[1:2] == ["status"] else EXTRA
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
@@ -42,13 +47,20 @@ def main() -> None:
         raise
 
 
+def _has_shared(package: str) -> bool:
+    """Whether it is the agent's: a module on ``PYTHONPATH`` may have its name."""
+    return os.path.isdir(f"{package}/shared")  # noqa: PTH112 - `status` loads no pathlib
+
+
 def _exit_without_freeing(code: object) -> None:
     """Exit, unless a thread, a library's exit function or unwritten output needs Python's way.
 
     Python waits for no daemon thread, such as the one that follows a living run's process.
     """
     functions = getattr(atexit, "_ncallbacks", lambda: 1)()
-    waited_for = sum(not one.daemon for one in threading.enumerate())  # the main thread is one
+    waited_for = sum(
+        not thread.daemon for thread in threading.enumerate()
+    )  # the main thread is one
     if isinstance(code, int) and waited_for == 1 and not functions:
         with suppress(AttributeError, OSError, ValueError):  # it is closed, or its disk is full
             sys.stdout.flush()

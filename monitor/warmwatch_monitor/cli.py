@@ -12,8 +12,7 @@ from typing import Any
 
 import click
 
-from warmwatch_monitor.commands import COMMANDS, EXIT_CODES, GROUPS
-from warmwatch_monitor.config_files import apply
+from warmwatch_monitor.commands import COMMANDS, GROUPS
 from warmwatch_monitor.errors import NoDaemonError, OutputError, WarmwatchError
 from warmwatch_monitor.output.console import (
     draw,
@@ -54,6 +53,11 @@ def _command(name: str) -> click.Command:
     command.context_settings.setdefault("help_option_names", _HELP_OPTION.opts)
     command.get_help_option = _help_option  # type: ignore[method-assign]
     return command
+
+
+_CODES = (
+    "Exit code: 0 warm, or done; 1 failed; 2 usage; 3 not warm; 4 trouble; 5 no run; 6 no answer"
+)
 
 
 class _Commands(click.Group):
@@ -98,8 +102,8 @@ class _Commands(click.Group):
         ctx: click.Context,  # noqa: ARG002 - click's signature
         formatter: click.HelpFormatter,
     ) -> None:
-        with formatter.section("Exit codes"):
-            formatter.write_dl([(code, text.replace("`", "")) for code, text in EXIT_CODES.items()])
+        formatter.write_paragraph()
+        formatter.write_text(_CODES)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         if "_WARMWATCH_COMPLETE" in os.environ:
@@ -181,7 +185,6 @@ def cli(ctx: click.Context) -> None:
 
     Without a command: open the live view if a training runs, otherwise suggest what to do.
     """
-    apply(os.environ)
     if ctx.invoked_subcommand is None:
         _overview(ctx)
 
@@ -206,8 +209,8 @@ def _overview(ctx: click.Context) -> None:
     No answer is a note, not an error.
     """
     from warmwatch_monitor.client.answers import answer_source, settings_from
+    from warmwatch_monitor.commands.status import picture
     from warmwatch_monitor.status.goals import lives
-    from warmwatch_monitor.terminal.status import picture
 
     formatter = ctx.make_formatter()
     answer, suggested = None, _SUGGESTED

@@ -40,10 +40,10 @@ class UnknownRunError(WarmwatchError):
         super().__init__(f"no run named {run!r}{near}; {have}")
 
 
-def _near(run: str, known: tuple[str, ...]) -> str:
+def _near(run: str, names: tuple[str, ...]) -> str:
     import difflib  # needed for typing errors only
 
-    near = difflib.get_close_matches(run, known, n=1)
+    near = difflib.get_close_matches(run, names, n=1)
     return f" (did you mean {near[0]}?)" if near else ""
 
 
@@ -74,12 +74,16 @@ class NoCredentialsError(DaemonError):
     """The daemon requires credentials, and none were given."""
 
 
+class SilentDaemonError(DaemonError):
+    """A daemon accepts the connection and does not answer in time: it hangs, or is stopped."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}; {remedy}")
+        self.what = what
+
+
 class NoDaemonError(DaemonError):
     """No daemon listens at the address."""
-
-
-class ForeignDaemonError(NoDaemonError):
-    """Another user's process listens at the default address."""
 
 
 class FleetError(WarmwatchError):

@@ -39,13 +39,13 @@ _NOT_IN_HOST_NAMES = frozenset(":/@?#*[]%\\ \t")
 LOG_FORMATS = ("logfmt", "json")
 DEFAULT_ADDRESS = DEFAULTS["WARMWATCH_ADDRESS"]
 DEFAULT_SERVICE_USER = DEFAULTS["WARMWATCH_SERVICE_USER"]  # of docker/systemd/warmwatch.service
+SERVICE_STATE = "/var/lib/warmwatch"  # of the same unit
 SOCKET = "warmwatch-monitor/socket"  # below /run, or the user's runtime directory
 INTERVAL_LIMITS = (0.05, 60.0)
 GPU_INTERVAL_LIMITS = (0.1, 60.0)
 EVER_SECONDS = 10.0 * 365 * 86400  # a retention that includes runs that ended long ago
 LONG_COMPILE_LIMITS = (0.0, 30 * 86400.0)
 RETENTION_LIMITS = (0.0, 30 * 86400.0)
-STATE_RUNS_LIMITS = (1, 1_000_000)
 STATE_DAYS_LIMITS = (1, 36_500)
 STATE_MB_LIMITS = (1, 1_000_000)
 
@@ -84,7 +84,7 @@ class HistorySettings(Struct, frozen=True):
     directory: str | None = None
     chosen: bool = False
     able: bool = True
-    runs: int = int(DEFAULTS["WARMWATCH_STATE_RUNS"])
+    runs: int = 10_000
     days: int = int(DEFAULTS["WARMWATCH_STATE_DAYS"])
     megabytes: int = int(DEFAULTS["WARMWATCH_STATE_MB"])
 
@@ -103,7 +103,7 @@ class Settings(Struct, frozen=True):
         otlp: export metrics by OTLP.
         retention: seconds for which a run stays visible after its end.
         long_compile: seconds after which any activity counts as long; ``None``: never.
-        web_config: path of the file with TLS settings, users and tokens.
+        tls_cert, tls_key: files of the daemon's certificate and its key; ``None``: no TLS.
         insecure: no authentication, on any address.
         allowed_hosts: additional host names in requests.
         log_format: format of the daemon's log, ``logfmt`` or ``json``; ``None``: no log.
@@ -126,7 +126,8 @@ class Settings(Struct, frozen=True):
     otlp: bool = False
     retention: float = float(DEFAULTS["WARMWATCH_RETENTION"])
     long_compile: float | None = float(DEFAULTS["WARMWATCH_LONG_COMPILE"])
-    web_config: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
     insecure: bool = False
     allowed_hosts: tuple[str, ...] = ()
     log_format: str | None = DEFAULTS["WARMWATCH_LOG_FORMAT"]
@@ -149,7 +150,7 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
     if options.get("dir") == "":  # such as --dir "$UNSET": not the default directories
         raise UsageError("--dir: the name is empty; give a directory, or leave the option out")
     directory = options.get("dir") or environ.get("WARMWATCH_DIR")
-    found = places.directories({**environ, "WARMWATCH_DIR": directory or ""}, uid)
+    directories = places.directories({**environ, "WARMWATCH_DIR": directory or ""}, uid)
     path = _absolute(directory) if directory else ""
 
     def raw(key: str, default: str | None = None) -> tuple[str, str]:
@@ -160,7 +161,7 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         name, _ = raw("dir")
         raise UsageError(f"{name}: {directory} is a file; use a directory, or remove the file")
     return Settings(
-        directories=tuple(dict.fromkeys(map(_absolute, found))),
+        directories=tuple(dict.fromkeys(map(_absolute, directories))),
         chosen=bool(directory),
         service_user=environ.get("WARMWATCH_SERVICE_USER") or DEFAULT_SERVICE_USER,
         address=parse_address(*raw("address", DEFAULT_ADDRESS)),
@@ -171,7 +172,8 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         otlp=_switch(*raw("otlp")),
         retention=_seconds(*raw("retention"), RETENTION_LIMITS),
         long_compile=_seconds_or_off(*raw("long_compile"), LONG_COMPILE_LIMITS) or None,
-        web_config=raw("web_config", "")[1] or None,
+        tls_cert=raw("tls_cert", "")[1] or None,
+        tls_key=_tls_key(raw("tls_cert", "")[1], *raw("tls_key", "")),
         insecure=_switch(*raw("insecure")),
         allowed_hosts=tuple(_names(*raw("allowed_hosts", ""))),
         log_format=_log_format(*raw("log_format")),
@@ -191,27 +193,37 @@ def _sockets(environ: Mapping[str, str], uid: int) -> tuple[str, ...]:
     return tuple(f"{base}/{SOCKET}" for base in ("/run", places.runtime_directory(environ, uid)))
 
 
-def load_history_settings(environ: Mapping[str, str]) -> HistorySettings:
-    """Location and limits of the history. Raises UsageError."""
+def _tls_key(cert: str, name: str, key: str) -> str | None:
+    if key and not cert:
+        raise UsageError(f"{name} is the key of a certificate; give --tls-cert too")
+    return key or None
+
+
+def load_history_settings(environ: Mapping[str, str], *, daemon: bool = False) -> HistorySettings:
+    """Location and limits of the history. Raises UsageError.
+
+    Root's commands read the service's, if there is one. ``daemon``: for a daemon, which writes.
+    """
     named = environ.get("WARMWATCH_STATE", "")
     off = named.strip().lower() == "off"
     able = off or find_spec("_sqlite3") is not None
     return HistorySettings(
-        directory=None if off or not able else _state_directory(environ, named),
+        directory=None if off or not able else _state_directory(environ, named, daemon=daemon),
         chosen=bool(named),
         able=able,
-        runs=_whole("WARMWATCH_STATE_RUNS", environ, STATE_RUNS_LIMITS),
         days=_whole("WARMWATCH_STATE_DAYS", environ, STATE_DAYS_LIMITS),
         megabytes=_whole("WARMWATCH_STATE_MB", environ, STATE_MB_LIMITS),
     )
 
 
-def _state_directory(environ: Mapping[str, str], named: str) -> str | None:
+def _state_directory(environ: Mapping[str, str], named: str, *, daemon: bool) -> str | None:
     """``None`` if no directory is set and the user has no home."""
     if named:
         return _absolute(named)
     home = environ.get("XDG_STATE_HOME", "")
     if not home.startswith("/"):  # the XDG specification: ignore a relative path
+        if os.geteuid() == 0 and not daemon and os.path.exists(f"{SERVICE_STATE}/history.db"):
+            return SERVICE_STATE
         home = os.path.join(_home(environ), ".local", "state")
     return _absolute(os.path.join(home, "warmwatch")) if home.startswith("/") else None
 
@@ -244,7 +256,7 @@ def _absolute(path: str) -> str:
 
 
 def _names(option: str, text: str) -> Iterator[str]:
-    for name in (one.strip() for one in text.split(",")):
+    for name in (item.strip() for item in text.split(",")):
         if set(name) & _NOT_IN_HOST_NAMES:  # it would never match the Host header
             shown = "--allowed-host" if option.startswith("-") else option  # a repeatable option
             raise UsageError(
@@ -262,14 +274,16 @@ def _is_other(path: str) -> bool:
 
 def load_access(environ: Mapping[str, str], options: Mapping[str, str | None]) -> Access:
     """Credentials of a command. Raises UsageError if settings contradict each other."""
-    found = {key: _raw(key, environ, options, "") for key in ACCESS_KEYS}
-    given = {key: text for key, (_, text) in found.items() if text}
+    groups = {key: _raw(key, environ, options, "") for key in ACCESS_KEYS}
+    if empty := [name for key, (name, text) in groups.items() if options.get(key) == "" == text]:
+        raise UsageError(f"{empty[0]} is empty: name a file, or leave the option out")
+    given = {key: text for key, (_, text) in groups.items() if text}
     if "token_file" in given and "user_file" in given:
-        names = f"{found['token_file'][0]} and {found['user_file'][0]}"
+        names = f"{groups['token_file'][0]} and {groups['user_file'][0]}"
         raise UsageError(f"{names} exclude each other: give one")
     if "key" in given and "cert" not in given:
-        raise UsageError(f"{found['key'][0]} is the key of a certificate; give --cert too")
-    return Access(**given, names={key: name for key, (name, _) in found.items()})
+        raise UsageError(f"{groups['key'][0]} is the key of a certificate; give --cert too")
+    return Access(**given, names={key: name for key, (name, _) in groups.items()})
 
 
 def _raw(

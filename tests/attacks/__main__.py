@@ -13,7 +13,6 @@ CPU limits are of the daemon's own CPU time and stay.
 from __future__ import annotations
 
 import argparse
-import base64
 import fcntl
 import json
 import os
@@ -29,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from attacks.floods import empty_folders, growing, long_slots, records
+from attacks.floods import empty_folders, growing, records
 from support.daemon import daemon_process
 from support.hung import hung
 from support.namespaces import possible
@@ -142,11 +141,11 @@ def slowdown() -> float:
     return max(1.0, late.longest / IDLE_LATE_SECONDS)
 
 
-def watched(one: Victim, seconds: float = WATCHED_SECONDS) -> Iterator[Row]:
+def watched(one: Victim, late: Lateness | None = None) -> Iterator[Row]:
     """What the honest user sees for so long, and what the daemon costs."""
-    late = Lateness(one)
+    late = late or Lateness(one)
     began, cpu = time.monotonic(), cpu_seconds(one.pid)
-    while time.monotonic() < began + seconds:
+    while time.monotonic() < began + WATCHED_SECONDS:
         late.step()
         time.sleep(0.5)
     share = (cpu_seconds(one.pid) - cpu) / (time.monotonic() - began)
@@ -180,15 +179,23 @@ def command(*words: str, **variables: str) -> tuple[int, float, str]:
     return done.returncode, time.monotonic() - began, done.stdout + done.stderr
 
 
-def flood(make: Callable[[Path], object], *, crowded: bool = False) -> Iterator[Row]:
+def flood(
+    make: Callable[[Path], object], *, crowded: bool = False, listed_after: float = 0.0
+) -> Iterator[Row]:
     """The records that ``make`` puts there, met by a fresh daemon.
 
-    ``crowded``: by so many users that an unknown name is not answered with 404.
+    ``crowded``: by so many users that an unknown name is not answered with 404: the total limits
+    leave out records of users within theirs. ``listed_after``: the seconds of the first listing,
+    whose CPU time is not counted.
     """
     with place() as directory:
         make(directory)
         with victim(directory) as one:
-            yield from watched(one)
+            late = Lateness(one)
+            until = time.monotonic() + listed_after
+            while time.monotonic() < until:
+                late.step()
+            yield from watched(one, late)
             if not crowded:
                 yield Row("unknown run: 404 after (s)", until_404(one.url), 20)
 
@@ -275,10 +282,7 @@ sys.stdin.read()
 
 @contextmanager
 def connections(url: str, requests: Sequence[bytes]) -> Iterator[None]:
-    """Connections of another user that send these and never read.
-
-    On this machine a peer is a user, so they need a process of that user.
-    """
+    """Connections of another user that send these and never read."""
     said = json.dumps([one.decode("latin-1") for one in requests])
     with subprocess.Popen(
         [sys.executable, "-c", _CONNECT.format(uid=MALLORY), url.rpartition(":")[2], said],
@@ -303,13 +307,42 @@ def first_line(url: str, request: bytes) -> tuple[bytes, float]:
 
 
 def silent_listeners() -> Iterator[Row]:
-    """1,000 clients of ``/events`` that never read, then one of another peer."""
+    """1,000 clients of ``/events`` that never read, then one of another user."""
     request = b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with place() as directory, victim(directory) as one, connections(one.url, [request] * 1000):
         line, took = first_line(one.url, request)
-        yield Row("another peer is refused", b" 200 " not in line, 0)
-        yield Row("another peer's first line (s)", took, ANSWER_SECONDS)
+        yield Row("another client is refused", b" 200 " not in line, 0)
+        yield Row("another client's first line (s)", took, ANSWER_SECONDS)
         yield from watched(one)
+
+
+_LEAVE = """
+import encodings.idna, os, socket, sys
+os.setgid({uid}); os.setuid({uid})
+request = b"GET " + sys.argv[2].encode() + b" HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"
+for _ in range(1000):
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 30) as made:
+        made.sendall(request)
+print("done", flush=True)
+"""
+
+
+def clients_that_left() -> Iterator[Row]:
+    """1,000 requests each of what takes longest, by clients that close without an answer."""
+    others = ("/-/healthy", "/status", "/history?points=60")
+    with place() as directory, victim(directory) as one:
+        for path in ("/docs", "/history", "/openapi.json", f"/status?{'run=x&' * 3000}"):
+            program = [sys.executable, "-c", _LEAVE.format(uid=MALLORY)]
+            command = [*program, one.url.rpartition(":")[2], path]
+            longest = 0.0
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as flood:
+                while flood.poll() is None:
+                    longest = max(longest, *(timed(one.url, other)[0] for other in others))
+                assert flood.stdout is not None
+                assert flood.stdout.read() == "done\n"
+            longest = max(longest, *(timed(one.url, other)[0] for other in others))
+            yield Row(f"{path[:16]}: others' longest (s)", longest, 1.0)
+        yield Row("resident, peak (MB)", peak_mb(one.pid), RSS_MB)
 
 
 _REQUEST = """
@@ -346,35 +379,11 @@ def requests_without_a_pause(path: str) -> Iterator[Row]:
                     process.kill()
 
 
-def password_guessers() -> Iterator[Row]:
-    """60 simultaneous passwords of one peer, and a first login of another."""
-    import bcrypt
-
-    with place() as directory, tempfile.TemporaryDirectory() as folder:
-        hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(10)).decode()
-        config = Path(folder, "web.yml")
-        config.write_text(f"basic_auth_users: {{alice: '{hashed}'}}\n")
-        guesses = [login(f"wrong{number}") for number in range(60)]
-        with victim(directory, "--web-config", str(config)) as one, connections(one.url, guesses):
-            line, took = first_line(one.url, login("right"))
-            yield Row("first login is refused", b" 200 " not in line, 0)
-            yield Row("first login (s)", took, ANSWER_SECONDS)
-
-
-def login(password: str) -> bytes:
-    secret = base64.b64encode(f"alice:{password}".encode()).decode()
-    head = "GET /status HTTP/1.1\r\nHost: localhost"
-    return f"{head}\r\nAuthorization: Basic {secret}\r\n\r\n".encode()
-
-
 def half_open_tls() -> Iterator[Row]:
     """2,000 unfinished handshakes, and one client with a request."""
     with place() as directory, tempfile.TemporaryDirectory() as folder:
         authority = Authority(Path(folder))
-        cert, key = authority.sign("daemon")
-        config = Path(folder, "web.yml")
-        config.write_text(f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n")
-        options = ("--dir", str(directory), "--web-config", str(config))
+        options = ("--dir", str(directory), *authority.options("daemon"))
         with daemon_process(*options, before=os.setpgrp) as (process, url):
             with connections(url, [b"\x16\x03\x01"] * 2000):
                 began = time.monotonic()
@@ -399,9 +408,14 @@ def hung_directory() -> Iterator[Row]:
         yield Row("warmwatch doctor (s)", took, 15)
 
 
+def ten_users() -> Iterator[Row]:
+    """102,400 records: more than the total limits, too."""
+    return flood(lambda d: records(d, 10, 10_240), crowded=True, listed_after=12)
+
+
 ATTACKS: dict[str, Callable[[], Iterator[Row]]] = {
     "one user, 10 times the limits": lambda: flood(lambda d: records(d, 1, 10_240)),
-    "ten users, 10 times the limits": lambda: flood(lambda d: records(d, 10, 10_240)),
+    "ten users, 10 times the limits": ten_users,
     "1,000 users": lambda: flood(lambda d: records(d, 1_000, 4), crowded=True),
     "100 growing journals": lambda: blinding(100, 70_000, 0.2),
     "1,000 growing journals": lambda: blinding(1_000, 70_000, 1.0),
@@ -409,13 +423,12 @@ ATTACKS: dict[str, Callable[[], Iterator[Row]]] = {
     "100 long journals": lambda: flood(lambda d: records(d, 1, 100, journal=3_000_000)),
     "world size 1,000,000": lambda: flood(lambda d: records(d, 1, 10, world_size=1_000_000)),
     "200 forged GPUs each": lambda: flood(lambda d: records(d, 1, 1_000, gpus=200)),
-    "the longest slots": lambda: flood(lambda d: long_slots(d, 1_024)),
     "100,000 empty folders": lambda: flood(lambda d: empty_folders(d, 100_000)),
     "squatted port": squatted_port,
     "silent listeners": silent_listeners,
     "/metrics without a pause": lambda: requests_without_a_pause("/metrics"),
-    "password guessers": password_guessers,
     "half-open TLS": half_open_tls,
+    "clients that left": clients_that_left,
     "hung directory": hung_directory,
 }
 

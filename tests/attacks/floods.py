@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import subprocess
 import sys
 import time
@@ -17,9 +16,6 @@ from support.records import slot_bytes
 from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.clock_origin import boot_id, clock_offset_ns
-from warmwatch.shared.record import layout
-from warmwatch.shared.record.counters import flatten
-from warmwatch.shared.record.sealed_blocks import Block, store
 
 FIRST_UID = 20_001
 WHOLE = 1_024  # records of a user with a file of their own; the others are links to these
@@ -63,33 +59,6 @@ def records(
                 os.link(directory / f"{user}-{number % WHOLE}" / record.SLOT, slot)
             _own(FIRST_UID + user, folder)
             folder.rename(directory / folder.name[1:])
-
-
-def lengthened(image: bytes, fill: int) -> bytes:
-    """A slot with the longest compile block that a reader accepts, full of large numbers."""
-    size, room = layout.LARGEST_SIZE, (layout.LARGEST_SIZE - layout.SIZE) // 2 + layout.PAGE // 2
-    long = bytearray(image.ljust(size, b"\0"))
-    block, identity = Block(offset=layout.HOT_END, room=room), layout.IDENTITY_BLOCK
-    moved = Block(offset=block.end, room=identity.room)
-    counts = record.unpack(image).compile
-    words = flatten(counts)
-    more = [(fill << 40) + at for at in range(block.limit // 8 - len(words))]
-    long[layout.HOT_END :] = bytes(size - layout.HOT_END)
-    store(long, block, struct.pack(f"<{block.limit // 8}Q", *words, *more))
-    at = identity.offset
-    long[moved.offset : moved.end] = image[at : at + 2 * identity.room]
-    struct.pack_into("<I", long, 12, size)
-    at = layout.LAYOUT_OFFSET
-    struct.pack_into("<3I", long, at, block.limit // 8, block.room, identity.room)
-    return bytes(long)
-
-
-def long_slots(directory: Path, count: int) -> None:
-    """Records of one user, each with a slot as long as a reader accepts."""
-    records(directory, 1, count)
-    for number in range(count):
-        slot = directory / f"0-{number}" / record.SLOT
-        slot.write_bytes(lengthened(slot.read_bytes(), number))
 
 
 def _own(uid: int, *paths: Path) -> None:

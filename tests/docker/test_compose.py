@@ -118,18 +118,30 @@ def test_prometheus_scrapes_the_services_by_name_and_port() -> None:
     assert config["rule_files"] == ["rules/*.yml"]
 
 
-def test_alerts_that_silence_others_and_those_silenced_exist() -> None:
-    rules = yaml.safe_load((ROOT / "dashboards/rules/warmwatch.alerts.yml").read_text())
-    known = {rule.get("alert") for group in rules["groups"] for rule in group["rules"]}
-    inhibits = yaml.safe_load((DOCKER / "alertmanager.yml").read_text())["inhibit_rules"]
-    named = set(re.findall(r"Warmwatch\w+", str(inhibits)))
-    assert named <= known
-    newer = {"WarmwatchNothingCaptured", "WarmwatchLongCompile", "WarmwatchSourceStale"}
-    assert named >= newer | {"WarmwatchDaemonDown", "WarmwatchNoDaemon", "WarmwatchRunFailed"}
-
-
 def test_amtool_accepts_the_configuration_of_alertmanager() -> None:
     check("amtool", "check-config", DOCKER / "alertmanager.yml")
+
+
+@pytest.mark.parametrize(
+    ("labels", "receiver"),
+    [
+        ("run=gpt2 severity=critical", "page"),
+        ("run=gpt2 severity=warning", "team"),
+        ("run=gpt2 severity=info", "log"),
+        ("instance=a severity=critical", "page"),
+        ("instance=a severity=warning", "team"),
+        ("instance=a severity=info", "log"),
+    ],
+)
+def test_the_severity_decides_who_receives_an_alert(labels: str, receiver: str) -> None:
+    config = f"--config.file={DOCKER / 'alertmanager.yml'}"
+    assert check("amtool", "config", "routes", "test", config, *labels.split()).strip() == receiver
+
+
+def test_all_alerts_of_a_run_are_one_notification() -> None:
+    (of_runs, *_) = yaml.safe_load((DOCKER / "alertmanager.yml").read_text())["route"]["routes"]
+    assert (of_runs["matchers"], of_runs["group_by"]) == (['run != ""'], ["cluster", "run"])
+    assert all("group_by" not in child for child in of_runs["routes"])
 
 
 def test_alerts_are_inhibited_only_by_existing_alerts() -> None:

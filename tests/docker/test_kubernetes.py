@@ -1,37 +1,22 @@
-"""The manifests, against the API's own schemas and against each other.
-
-`kubectl kustomize` renders them where kubectl is; a PodMonitor is not part of Kubernetes, so of it
-only what it must have in common with the others is checked.
-"""
+"""The manifests, rendered from the chart or written for trainings, against the API's schemas."""
 
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
-import yaml
 
-from support.deployment import KUBERNETES, documents, instructions
-from warmwatch_monitor.server.protection import ProtectionFiles
+from support.deployment import KUBERNETES, documents, instructions, rendered
+from warmwatch.shared.deployment import LABELS as LABEL_OF
 
-NATIVE = [
-    KUBERNETES / "base" / "namespace.yaml",
-    KUBERNETES / "base" / "daemonset.yaml",
-    KUBERNETES / "base" / "networkpolicy.yaml",
-    KUBERNETES / "examples" / "training.yaml",
-    KUBERNETES / "examples" / "sidecar.yaml",
-]
-(DAEMONSET,) = documents(KUBERNETES / "base" / "daemonset.yaml")
-SIDECAR, SIDECAR_WEB, SIDECAR_POLICY = documents(KUBERNETES / "examples" / "sidecar.yaml")
-(POLICY,) = documents(KUBERNETES / "base" / "networkpolicy.yaml")
-(TRAINING,) = documents(KUBERNETES / "examples" / "training.yaml")
-(BASE,) = documents(KUBERNETES / "base" / "kustomization.yaml")
-(LABELS,) = [one["pairs"] for one in BASE["labels"] if one["includeSelectors"]]
+CHART = rendered({"podMonitor": {"enabled": True}})
+DAEMONSET, POLICY = CHART["DaemonSet"], CHART["NetworkPolicy"]
+SIDECAR, SIDECAR_POLICY = documents(KUBERNETES / "sidecar.yaml")
+(TRAINING,) = documents(KUBERNETES / "training.yaml")
+RUN = "WARMWATCH_RUN"
+LABELS = {"app.kubernetes.io/name": "warmwatch"}
 
 
 def pod(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -48,26 +33,9 @@ def validate(manifest: dict[str, Any]) -> None:
     kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
 
 
-def rendered(folder: Path) -> list[dict[str, Any]]:
-    if not shutil.which("kubectl"):
-        pytest.skip("kubectl is not here")
-    shown = subprocess.run(
-        ["kubectl", "kustomize", folder], capture_output=True, text=True, check=False
-    )
-    assert shown.returncode == 0, shown.stderr
-    return list(yaml.safe_load_all(shown.stdout))
-
-
-@pytest.mark.parametrize("path", NATIVE, ids=lambda path: path.name)
-def test_the_api_accepts_each_manifest(path: Path) -> None:
-    manifests = list(documents(path))
-    assert manifests
-    for manifest in manifests:
-        # kustomize adds the selector, which the schema requires
-        if manifest["kind"] == "DaemonSet":
-            manifest["spec"]["selector"] = {"matchLabels": LABELS}
-            manifest["spec"]["template"]["metadata"] = {"labels": LABELS}
-        validate(manifest)
+@pytest.mark.parametrize("manifest", [SIDECAR, SIDECAR_POLICY, TRAINING])
+def test_the_api_accepts_each_manifest(manifest: dict[str, Any]) -> None:
+    validate(manifest)
 
 
 def test_a_manifest_with_a_misspelt_field_would_be_refused() -> None:
@@ -76,35 +44,11 @@ def test_a_manifest_with_a_misspelt_field_would_be_refused() -> None:
         validate(wrong)
 
 
-def test_kustomize_puts_labels_image_and_runtime_class_into_the_daemonset() -> None:
-    kinds = {one["kind"]: one for one in rendered(KUBERNETES)}
-    assert kinds.keys() == {"Namespace", "DaemonSet", "NetworkPolicy", "ConfigMap"}
-    assert "--insecure" not in containers(kinds["DaemonSet"])["monitor"]["args"]
-    found = kinds["DaemonSet"]
-    validate(found)
-    assert found["metadata"]["namespace"] == kinds["Namespace"]["metadata"]["name"]
-    assert found["spec"]["selector"]["matchLabels"] == LABELS
-    assert pod(found)["runtimeClassName"] == "nvidia"
-    interval = {"name": "WARMWATCH_GPU_INTERVAL", "value": "1"}
-    assert containers(found)["monitor"]["env"] == [interval]
-    assert {one["image"] for one in containers(found).values()} == {"warmwatch:0.1.0"}
-
-
-def test_every_folder_of_a_kustomization_exists_and_every_file_is_named() -> None:
-    for kustomization in KUBERNETES.rglob("kustomization.yaml"):
-        (config,) = documents(kustomization)
-        parts = {*config.get("resources", ()), *config.get("components", ())}
-        for generator in config.get("configMapGenerator", ()):
-            parts |= {*generator["files"]}
-        assert all((kustomization.parent / part).exists() for part in parts)
-        here = {path.name for path in kustomization.parent.glob("*.y*ml")}
-        assert here - {"kustomization.yaml"} <= parts
-
-
 def test_the_podmonitor_finds_the_daemonset_by_label_and_the_port_by_name() -> None:
-    (monitor,) = documents(KUBERNETES / "podmonitor" / "podmonitor.yaml")
+    monitor = CHART["PodMonitor"]
     assert monitor["spec"]["selector"]["matchLabels"] == LABELS
-    assert monitor["metadata"]["namespace"] == BASE["namespace"]
+    selector = DAEMONSET["spec"]["selector"]["matchLabels"]
+    assert selector == {**LABELS, "app.kubernetes.io/instance": "warmwatch"}
     assert SIDECAR["spec"]["template"]["metadata"]["labels"] == LABELS
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     assert endpoint["authorization"]["credentials"] == {"name": "warmwatch-token", "key": "token"}
@@ -123,8 +67,12 @@ def test_the_monitor_requests_no_gpu_reads_only_and_has_no_privileges(
     named = {*monitor["resources"]["requests"], *monitor["resources"]["limits"]}
     assert named == {"cpu", "memory"}
     mounts = monitor["volumeMounts"]
-    assert {"name": "records", "mountPath": "/run/warmwatch", "readOnly": True} in mounts
-    assert all(mount["readOnly"] for mount in mounts)
+    records = {"name": "records", "mountPath": "/run/warmwatch", "readOnly": True}
+    assert any(records.items() <= mount.items() for mount in mounts)
+    assert [mount["name"] for mount in mounts if not mount.get("readOnly")] == ["socket"]
+    place = next(one["mountPath"] for one in mounts if one["name"] == "socket")
+    environment = {one["name"]: one.get("value") for one in monitor["env"]}
+    assert environment["WARMWATCH_SOCKET"] == f"{place}/socket"
     rights = {**pod(manifest).get("securityContext", {}), **monitor["securityContext"]}
     assert rights["runAsNonRoot"] is True
     assert rights["readOnlyRootFilesystem"] is True
@@ -147,7 +95,7 @@ def test_the_daemonset_runs_as_the_user_of_the_image() -> None:
 
 
 def test_a_training_shares_the_directory_of_the_daemonset() -> None:
-    (made,) = pod(DAEMONSET)["volumes"]
+    made = pod(DAEMONSET)["volumes"][0]
     (used,) = pod(TRAINING)["volumes"]
     assert made["hostPath"] == {"path": "/run/warmwatch", "type": "DirectoryOrCreate"}
     assert used["hostPath"] == {"path": "/run/warmwatch", "type": "Directory"}
@@ -164,14 +112,25 @@ def test_a_training_shares_the_directory_of_the_daemonset() -> None:
 
 def test_the_pods_of_an_operator_s_job_share_the_directory_too() -> None:
     """The job is a resource of the operator; its pods are Kubernetes' own."""
-    (job,) = documents(KUBERNETES / "examples" / "pytorchjob.yaml")
-    for replica in job["spec"]["pytorchReplicaSpecs"].values():
-        spec = {**replica["template"]["spec"], "restartPolicy": replica["restartPolicy"]}
+    (job,) = documents(KUBERNETES / "pytorchjob.yaml")
+    (jobset,) = documents(KUBERNETES / "jobset.yaml")
+    runtime, trainjob = documents(KUBERNETES / "trainjob.yaml")
+    reference = trainjob["spec"]["runtimeRef"]
+    assert (reference["kind"], reference["name"]) == (runtime["kind"], runtime["metadata"]["name"])
+    sets = [jobset["spec"], runtime["spec"]["template"]["spec"]]
+    pods = [
+        *(one["template"]["spec"] for one in job["spec"]["pytorchReplicaSpecs"].values()),
+        *(pod(one["template"]) for jobs in sets for one in jobs["replicatedJobs"]),
+    ]
+    assert len(pods) == 4
+    for spec in pods:
         validate({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec})
         assert spec["volumes"] == pod(TRAINING)["volumes"]
         (training,) = spec["containers"]
         assert training["volumeMounts"] == containers(TRAINING)["training"]["volumeMounts"]
         assert {"name": "WARMWATCH_DIR", "value": "/run/warmwatch"} in training["env"]
+        assert {one["name"] for one in training["env"]} >= {"POD_NAMESPACE", "POD_NAME"}
+        assert {one["name"] for one in training["env"]} <= {*LABEL_OF, "WARMWATCH_DIR", RUN}
 
 
 @pytest.mark.parametrize("manifest", [DAEMONSET, SIDECAR], ids=["daemonset", "sidecar"])
@@ -183,39 +142,14 @@ def test_a_policy_limits_who_reaches_the_monitor(manifest: dict[str, Any]) -> No
     (rule,) = policy["spec"]["ingress"]
     assert [port["port"] for port in rule["ports"]] == [monitor["ports"][0]["name"]]
     assert all("namespaceSelector" in one for one in rule["from"])
-    chosen = policy["spec"]["podSelector"].get("matchLabels", LABELS)
-    assert chosen == LABELS  # kustomize adds them to the DaemonSet's
+    assert policy["spec"]["podSelector"]["matchLabels"].items() >= LABELS.items()
 
 
-def with_token() -> tuple[dict[str, Any], str, str]:
-    """What the component token makes of the DaemonSet; name and text of its configuration."""
-    (component,) = documents(KUBERNETES / "token" / "kustomization.yaml")
-    (patch,) = (yaml.safe_load(one["patch"]) for one in component["patches"])
-    (generated,) = component["configMapGenerator"]
-    return patch, generated["name"], (KUBERNETES / "token" / "web.yml").read_text()
-
-
-@pytest.mark.parametrize(
-    ("manifest", "name", "text"),
-    [
-        with_token(),
-        (SIDECAR, SIDECAR_WEB["metadata"]["name"], SIDECAR_WEB["data"]["web.yml"]),
-    ],
-    ids=["daemonset", "sidecar"],
-)
-def test_requests_require_a_token_that_the_monitor_can_read(
-    manifest: dict[str, Any], name: str, text: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("manifest", [DAEMONSET, SIDECAR], ids=["daemonset", "sidecar"])
+def test_requests_require_a_token_that_the_monitor_can_read(manifest: dict[str, Any]) -> None:
     monitor = containers(manifest)["monitor"]
     assert "--insecure" not in monitor["args"]
     mounts = {one["name"]: one["mountPath"] for one in monitor["volumeMounts"]}
     volumes = {one["name"]: one for one in pod(manifest)["volumes"]}
-    assert {"web", "token"} <= mounts.keys() & volumes.keys()
-    assert monitor["args"][-1] == f"{mounts['web']}/web.yml"
+    assert monitor["args"][-2:] == ["--token-file", f"{mounts['token']}/token"]
     assert volumes["token"]["secret"]["defaultMode"] == 0o444
-    assert volumes["web"]["configMap"]["name"] == name
-    (tmp_path / "token").write_text("0123456789abcdef")
-    config = tmp_path / "web.yml"
-    config.write_text(text.replace(mounts["token"], str(tmp_path)))
-    assert ProtectionFiles(str(config), print).current.authenticates
-    assert mounts["token"] in text

@@ -32,6 +32,11 @@ def test_a_reference_page_matches_the_code(path: Path) -> None:
     )
 
 
+def test_each_setting_has_a_deployment_that_needs_it() -> None:
+    named = re.findall(r"`([A-Z_]+)`", (DOCS / "design" / "settings.md").read_text())
+    assert sorted(f"WARMWATCH_{one}" for one in named) == sorted(defaults(Training, Monitor))
+
+
 @pytest.mark.parametrize("document", reference.JSON_OUTPUT.values(), ids=reference.JSON_OUTPUT)
 def test_every_key_of_json_output_has_a_description(document: type) -> None:
     for name, schema in definitions(document, ref_template="{name}").items():

@@ -15,7 +15,7 @@ from support import sessions
 from support.machine import COMPILED_SCRIPT, machine
 from support.nvml import Standin
 from support.sessions import PAGES, Exchange, blocks, differs, exchanges
-from warmwatch_monitor.stacks import py_spy
+from warmwatch_monitor.commands import py_spy
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
@@ -91,7 +91,7 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path, nvml: Standin) -
 def test_the_commands_of_a_page_train(page: Path, tmp_path: Path, nvml: Standin) -> None:
     with machine(tmp_path, page.read_text(), nvml, COMPILED_SCRIPT) as (shell, text):
         shell.run("mkdir ci")  # with a baseline of this machine, and of any load
-        measure = "check --tolerance 1000 --baseline ci/compiles.toml --update"
+        measure = "check --tolerance 1000 --baseline ci/compiles.json --update"
         shell.run(f"warmwatch {measure} -- python train_smoke.py")
         assert shell.code == 0
         play(sessions.play(text, shell, trains), shell, compare_silence=False)

@@ -134,8 +134,7 @@ def _bin(slot: bytearray, choices: Choices) -> None:
 
 
 def _header(slot: bytearray, choices: Choices) -> None:
-    at = record.LAYOUT_OFFSET
-    _U64.pack_into(slot, choices.pick((0, 8, 16, 24, 32, at, at + 8, at + 16)), _moment(choices))
+    _U64.pack_into(slot, choices.pick((0, 8, 16, 24, 32)), _moment(choices))
 
 
 def _identity(slot: bytearray, choices: Choices) -> None:

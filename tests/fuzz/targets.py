@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz import fleet, gpus, records, web, web_config
+from fuzz import fleet, gpus, records, web
 
 Fuzzed = Callable[[bytes], None]
 CORPUS = Path(__file__).parent / "corpus"
@@ -55,15 +55,9 @@ def _gpus(folder: Path) -> Iterator[Fuzzed]:
         yield ask
 
 
-@contextmanager
-def _web_config(_folder: Path) -> Iterator[Fuzzed]:
-    yield web_config.ask
-
-
 TARGETS = (
     Target(name="records", open=_records, examples=400),
     Target(name="web", open=_web, examples=400),
     Target(name="fleet", open=_fleet, examples=500),
     Target(name="gpus", open=_gpus, examples=250),
-    Target(name="web_config", open=_web_config, examples=400),
 )

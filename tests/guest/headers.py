@@ -5,7 +5,8 @@
 - ``long``: only if it is named, or with ``--long``.
 - ``python: OPTIONS``: options of the interpreter; they need a new one.
 - ``environment: NAME=VALUE``: a variable, not set if ``VALUE`` is empty; any number of lines.
-- ``fault: REASON``: a known fault of the agent, which still changes this training.
+- ``fault: REASON``: a known fault of the agent, which still changes this training; after
+  ``torch 2.15:`` of that PyTorch alone.
 - ``exit: CODE``: the exit code that it must have; 0 by default, minus a signal's number.
 - ``ranks: COUNT``: processes that are started together.
 - ``steps: COUNT ...``: optimizer steps that the training makes, one number for each process that
@@ -19,8 +20,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from support.torch_versions import VERSION
 
 SCRIPTS = Path(__file__).parent / "scripts"
 _LIBRARY = {"optimizers"}  # what scripts import
@@ -88,7 +92,13 @@ def read(path: Path) -> Training:
         ranks=int(one.get("ranks", "1")),
         steps=tuple(sorted(map(int, one["steps"].split()))) if "steps" in one else None,
         torch=tuple(map(int, one["torch"].split("."))) if "torch" in one else (),
-        fault=one.get("fault", ""),
+        fault=_fault(values.get("fault", ())),
         unseen="unseen" in one,
         seconds=float(one.get("seconds", "240")),
     )
+
+
+def _fault(lines: Iterable[str]) -> str:
+    """The known fault with the installed PyTorch."""
+    found = [re.fullmatch(r"(?:torch (\d+\.\d+): )?(.+)", line) for line in lines]
+    return next((one[2] for one in found if one and one[1] in (None, VERSION)), "")

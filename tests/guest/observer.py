@@ -29,7 +29,8 @@ def _state():
         return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
     frozen, enabled = gc.get_freeze_count() > 0, gc.isenabled()
-    gc.collect()
+    for _ in range(5):  # what finalizers release needs a further collection
+        gc.collect()
     found = {
         "process": [
             f"{name}: {value}"

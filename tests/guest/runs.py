@@ -108,4 +108,5 @@ def _start(
         place / "errors",
         launcher=training.python,
         fresh=training.fresh,
+        finalizes=True,  # the agent must not change that either
     )

@@ -95,3 +95,14 @@ def test_a_need_that_is_none_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="no such need: # stesp: 3"):
         read(script)
+
+
+def test_a_known_fault_of_another_pytorch_excuses_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f'"""Title."""\n# fault: torch 1.0: old\n# fault: torch {VERSION}: new\n')
+
+    assert read(script).fault == "new"
+
+    script.write_text('"""Title."""\n# fault: torch 1.0: old\n')
+
+    assert not read(script).fault

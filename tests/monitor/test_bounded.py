@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import tracemalloc
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from warmwatch_monitor.access import Access
 from warmwatch_monitor.bounded import read_text
 from warmwatch_monitor.check.baseline import parsed
-from warmwatch_monitor.cli import cli
 from warmwatch_monitor.errors import FleetError, UsageError, WarmwatchError
 from warmwatch_monitor.fleet import prometheus
 from warmwatch_monitor.report.command import traced
@@ -51,16 +50,6 @@ def test_a_special_file_is_refused_unless_pipes_are_allowed(tmp_path: Path) -> N
     writer.join()
 
 
-def test_a_settings_file_of_hundreds_of_megabytes_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    sparse(tmp_path / "warmwatch.toml", 300 << 20)
-    done = CliRunner().invoke(cli, ["config"])
-    assert done.exit_code == 2
-    assert done.output == "warmwatch: warmwatch.toml cannot be read: it is larger than 4 MiB\n"
-
-
 def test_a_file_with_a_token_is_short() -> None:
     with pytest.raises(UsageError, match="cannot read /dev/zero: it is larger than 64 kib"):
         Access(token_file="/dev/zero").authorization()
@@ -84,12 +73,6 @@ def test_damaged_output_of_tlparse_is_one_sentence(tmp_path: Path, what: str) ->
         traced(str(tmp_path), "report.html")
 
 
-RANKS = """
-[runs.gpt2.ranks.{}]
-graphs = 1
-"""
-
-
 @pytest.mark.parametrize(
     "keys",
     [
@@ -98,7 +81,8 @@ graphs = 1
     ],
 )
 def test_a_baseline_of_huge_ranges_is_refused_before_it_takes_memory(keys: list[str]) -> None:
-    text = "schema = 1\n" + "".join(RANKS.format(f'"{key}"') for key in keys)
+    ranks = {key: {"graphs": 1} for key in keys}
+    text = json.dumps({"schema": 1, "runs": {"gpt2": {"ranks": ranks}}})
     tracemalloc.start()
     try:
         with pytest.raises(UsageError, match="it has more than 100,000 ranks"):

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from warmwatch.shared import variables
-from warmwatch_monitor import config_files
 from warmwatch_monitor import settings as config
-from warmwatch_monitor.cli import cli
-from warmwatch_monitor.demo.command import environment
+from warmwatch_monitor.commands.demo import environment
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.settings import Address, load, parse_address
 
@@ -111,7 +106,9 @@ def test_the_interval_has_limits(text: str, fine: bool) -> None:
 def test_only_variables_with_our_prefix_can_be_unknown() -> None:
     known = dict.fromkeys(variables.DEFAULTS, "1")
     assert variables.unknown_variables({**known, "PATH": "/bin", "WARM": "1"}) == ()
-    (near_its_prefix,) = variables.unknown_variables(["WARMWATCH_NAME"])
+    (name,) = variables.unknown_variables(["WARMWATCH_NAME"])
+    assert name.endswith("; did you mean WARMWATCH_RUN?")
+    (near_its_prefix,) = variables.unknown_variables(["WARMWATCH_WATCH"])
     assert "; after WARMWATCH_, known are RUN, DIR, " in near_its_prefix
     (complaint,) = variables.unknown_variables({**known, "WARMWATCH_ZZZZ": "1"})
     assert complaint.startswith("WARMWATCH_ZZZZ is not a setting of warmwatch; ")
@@ -135,7 +132,7 @@ def test_only_names_are_accepted() -> None:
 
 def test_the_demo_s_own_daemon_ignores_the_user_s_settings() -> None:
     mine = {
-        f"{variables.PREFIX}{name}": "x" for name in ("WEB_CONFIG", "OTLP", "READERS", "TOKEN_FILE")
+        f"{variables.PREFIX}{name}": "x" for name in ("TLS_CERT", "OTLP", "READERS", "TOKEN_FILE")
     }
     given = {**dict.fromkeys(variables.defaults(variables.Monitor), "x"), **mine, "CXX": "g++"}
     assert environment(given, "/records") == {
@@ -169,93 +166,3 @@ def test_with_an_empty_home_the_history_is_in_the_user_s_home(home: str | None) 
     environ = {"XDG_STATE_HOME": "state"} | ({} if home is None else {"HOME": home})
     place = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".local" / "state" / "warmwatch"
     assert config.load_history_settings(environ).directory == str(place)
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A working directory and a home without files; the environment is put back."""
-    for name in [one for one in os.environ if one.startswith("WARMWATCH_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    (tmp_path / "xdg" / "warmwatch").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    before = dict(os.environ)
-    yield tmp_path
-    os.environ.clear()
-    os.environ.update(before)
-    config_files.origins.clear()
-
-
-def shown(*words: str) -> tuple[int, dict[str, tuple[str, str]], str]:
-    done = CliRunner().invoke(cli, ["config", "--json", *words])
-    rows = json.loads(done.stdout)["settings"] if done.exit_code == 0 else []
-    return (
-        done.exit_code,
-        {row["variable"]: (row["value"], row["origin"]) for row in rows},
-        done.stderr,
-    )
-
-
-def test_the_environment_overrides_the_project_s_file_which_overrides_the_user_s(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = place / "xdg" / "warmwatch" / "warmwatch.toml"
-    own.write_text(
-        "WARMWATCH_INTERVAL = 3\nWARMWATCH_RETENTION = 60\n"
-        'WARMWATCH_OBSERVE = false\nWARMWATCH_ADDRESS = "127.0.0.1:1"\n'
-    )
-    (place / "pyproject.toml").write_text(
-        "[tool.warmwatch]\nWARMWATCH_INTERVAL = 2\nWARMWATCH_RETENTION = 50\n"
-    )
-    (place / "warmwatch.toml").write_text("WARMWATCH_INTERVAL = 1\n")
-    monkeypatch.setenv("WARMWATCH_GPU_INTERVAL", "off")
-    code, found, _ = shown()
-    assert code == 0
-    assert found["WARMWATCH_INTERVAL"] == ("1", str(place / "warmwatch.toml"))
-    assert found["WARMWATCH_RETENTION"] == ("50", str(place / "pyproject.toml"))
-    assert found["WARMWATCH_OBSERVE"] == ("off", str(own))
-    assert found["WARMWATCH_ADDRESS"] == ("127.0.0.1:1", str(own))
-    assert found["WARMWATCH_GPU_INTERVAL"] == ("off", "environment")
-    assert found["WARMWATCH_LONG_COMPILE"] == ("3600", "default")
-    assert load(os.environ, 7, {}).interval == 1.0
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('WARMWATCH_TOKEN_FILE = "x"', "WARMWATCH_TOKEN_FILE cannot be set in a project"),
-        ('WARMWATCH_LOG_FORMAT = "off"', "WARMWATCH_LOG_FORMAT cannot be set in a project"),
-        ('WARMWATCH_ADDRESS = "evil:1"', "WARMWATCH_ADDRESS cannot be set in a project"),
-        ("WARMWATCH_INTERVALL = 1", "did you mean WARMWATCH_INTERVAL?"),
-        ("interval = 1", "interval is not a setting of the monitor"),
-        ('WARMWATCH_RUN = "x"', "set what the training reads in its environment"),
-        ("WARMWATCH_INTERVAL = [1]", "is neither a text nor a number"),
-        (f"WARMWATCH_INTERVAL = 0x{'f' * 6000}", "is neither a text nor a number"),
-        ('WARMWATCH_OBSERVE = "a\\u0000b"', "is neither a text nor a number"),
-        ('WARMWATCH_INTERVAL = "soon"', "WARMWATCH_INTERVAL: 'soon' is not a number of seconds"),
-        ("WARMWATCH_INTERVAL =", "warmwatch.toml cannot be read"),
-    ],
-)
-def test_an_invalid_file_is_an_error_with_its_name(place: Path, text: str, expected: str) -> None:
-    (place / "warmwatch.toml").write_text(text)
-    code, _, errors = shown()
-    assert code == 2
-    assert expected in errors
-
-
-def test_an_unknown_variable_is_a_note(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WARMWATCH_ADRESS", "127.0.0.1:1")
-    code, _, errors = shown()
-    assert (code, "did you mean WARMWATCH_ADDRESS?" in errors) == (0, True)
-
-
-def test_a_project_file_without_our_section_sets_nothing(place: Path) -> None:
-    (place / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
-    code, found, _ = shown()
-    assert code == 0
-    assert {origin for _, origin in found.values()} == {"default"}
-
-
-def test_every_setting_that_a_project_may_set_exists() -> None:
-    assert variables.defaults(variables.Monitor).keys() >= config_files._IN_PROJECTS

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import ctypes
 import importlib
+import re
 import subprocess
 import sys
+from importlib.metadata import requires
 from pathlib import Path
 from textwrap import indent
 
@@ -31,7 +33,7 @@ finally:
 
 AGENT = {"warmwatch.lifecycle.attaching", "warmwatch._guard", "logging", "multiprocessing"}
 DAEMON = {
-    *("asyncio", "fastapi", "pydantic", "starlette", "uvicorn", "prometheus_client"),
+    *("asyncio", "starlette", "uvicorn", "prometheus_client"),
     *(
         "rich",
         "textual",
@@ -41,7 +43,7 @@ DAEMON = {
         "opentelemetry",
         "warmwatch_monitor.server.command",
     ),
-    *("warmwatch_monitor.api.routes", "warmwatch_monitor.metrics"),
+    *("warmwatch_monitor.api.app", "warmwatch_monitor.metrics"),
 }
 RECORDS = {
     *("psutil", "pynvml", "subprocess", "hashlib", "mmap"),
@@ -66,9 +68,20 @@ OF_A_RUN = {
     *("warmwatch_monitor.model.figures", "warmwatch_monitor.status.words.run"),
     *("warmwatch_monitor.pipeline.judging", "warmwatch_monitor.sources.records.followed_record"),
 }
-LISTENING = {"httptools", "warmwatch_monitor.client.events"}
+LISTENING = {"warmwatch_monitor.client.events"}
 HISTORY = {"sqlite3", "warmwatch_monitor.history.store"}
 SPARED = {"dataclasses", "pathlib", "difflib", "shutil", "tempfile"}  # msgspec loads textwrap
+
+
+def test_the_command_line_looks_for_libraries_of_the_extra_alone() -> None:
+    """One that is no dependency any more would refuse every command on a fresh machine."""
+    extra = {
+        re.split(r"[^\w-]", line, maxsplit=1)[0].replace("-", "_").lower()
+        for line in requires("warmwatch") or ()
+        if re.search(r"extra == [\"']monitor[\"']", line)
+    }
+    command_line = importlib.import_module("warmwatch_monitor.__main__")
+    assert set(command_line.EXTRA) <= extra
 
 
 def loaded(*words: str) -> set[str]:
@@ -97,7 +110,7 @@ def test_an_option_that_queries_nothing_loads_little_but_click(option: str) -> N
 def test_status_from_a_daemon_loads_no_records_or_verdict_code(tmp_path: Path) -> None:
     with daemon(tmp_path) as url:
         found = loaded("status", "--address", url.removeprefix("http://"))
-    assert "warmwatch_monitor.terminal.status" in found
+    assert "warmwatch_monitor.commands.status" in found
     unneeded = LISTENING | SPARED | UNNEEDED | OF_CLICK
     assert found & (AGENT | DAEMON | RECORDS | HISTORY | unneeded) == set()
 
@@ -136,10 +149,10 @@ def test_status_looks_for_no_library_that_it_does_not_load(tmp_path: Path) -> No
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
     looked_for = set(done.stderr.splitlines()[-1].split())
     assert {"click", "msgspec", "rich"} <= looked_for
-    assert looked_for & {"bcrypt", "psutil", "textual", "uvicorn"} == set()
+    assert looked_for & {"psutil", "textual", "uvicorn"} == set()
 
 
-def test_status_defines_no_named_tuple_but_those_of_the_record_and_the_verdict(
+def test_status_defines_no_named_tuple_but_those_that_it_shares_with_the_agent(
     tmp_path: Path,
 ) -> None:
     """Each compiles a constructor; in the monitor, a Struct takes an eighth of its time."""
@@ -157,7 +170,7 @@ def test_status_defines_no_named_tuple_but_those_of_the_record_and_the_verdict(
         )
     found = {name for name in done.stderr.split() if name.startswith("warmwatch")}
     record = {f"warmwatch.shared.record.{name}" for name in ("facts", "recent", "workers_file")}
-    assert found == {*record, "warmwatch.shared.verdict"}
+    assert found == {*record, "warmwatch.shared.verdict", "warmwatch.shared.breaks"}
 
 
 def test_the_model_has_the_names_that_type_checkers_see() -> None:

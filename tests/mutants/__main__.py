@@ -5,8 +5,8 @@ are collected (``in_place``), which takes a tenth of the time. Any other, and wh
 is tried in a process forked from one that has all libraries loaded and nothing of ours: the module
 is compiled with the change where it is imported, so constants, classes and what runs at the import
 count too, which the tools that change functions leave out. The tests that are about it run there
-until one fails. One that no test fails of, and that is not in ``accepted.py``, is printed, and the
-exit status is 1.
+until one fails. If more changes of a function survive than ``accepted.py`` gives reasons for, they
+are printed, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import resource
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -139,21 +140,26 @@ def _try(module: str, tests: Sequence[str], workers: int) -> int:
     print(f"{module}: {len(made)} changes, {len(survived)} survived, {seconds:.0f} s", flush=True)
     for name, line in bad:
         print(f"  survived, {path.name}:{line}: {name}", flush=True)
-    for name in stale:
-        print(f"  is noticed, or no longer exists: remove it from accepted.py: {name}", flush=True)
+    for function, count in stale.items():
+        print(f"  {function}: {count} survived, fewer than accepted.py has", flush=True)
     return int(bool(bad or stale))
 
 
-def unaccounted(
-    survived: Sequence[tuple[str, int]], known: Collection[str]
-) -> tuple[list[tuple[str, int]], Collection[str]]:
-    """Survivors that are not ``known``, with their lines, and known ones that did not survive.
+def function_of(name: str) -> str:
+    """The function that the change of this name is in; ``module`` if it is in none."""
+    match = re.match(r"[\w.]+", name)
+    assert match is not None, name
+    return match[0]
 
-    A known name stands for one change: where several have it, they were not all reviewed.
-    """
-    names = Counter(name for name, _ in survived)
-    bad = [(name, line) for name, line in survived if name not in known or names[name] > 1]
-    return bad, set(known) - set(names)
+
+def unaccounted(
+    survived: Sequence[tuple[str, int]], known: Mapping[str, Mapping[str, int]]
+) -> tuple[list[tuple[str, int]], dict[str, int]]:
+    """All survivors of functions with more than are ``known``, and the numbers that fell."""
+    counts = Counter(function_of(name) for name, _ in survived)
+    accepted = {function: sum(reasons.values()) for function, reasons in known.items()}
+    bad = [one for one in survived if counts[f := function_of(one[0])] > accepted.get(f, 0)]
+    return bad, {f: counts[f] for f, count in accepted.items() if counts[f] < count}
 
 
 def _path(module: str) -> Path:

@@ -13,7 +13,7 @@ from support.sources import poller
 from support.torch_versions import TORCH
 from support.trainings import result_of, run, training
 from warmwatch_monitor import metrics as series
-from warmwatch_monitor.terminal.status import picture
+from warmwatch_monitor.commands.status import picture
 
 LOADER = """
 import time

@@ -68,7 +68,7 @@ def test_a_bypass_is_reported_with_its_reason(records: Path, tmp_path: Path) -> 
 
 
 def test_only_names_and_hashes_of_a_key_are_recorded(records: Path, tmp_path: Path) -> None:
-    from warmwatch_monitor.cache_misses.cache_keys import lookups_in
+    from warmwatch_monitor.commands.cache_misses import lookups_in
 
     trained(records, tmp_path / "cache")
     folder = slots.only(records)

@@ -124,8 +124,7 @@ def test_a_child_never_writes_its_parents_slot_whatever_its_logger_raises(memory
     records = memory / "records"
     records.mkdir()
     body = """
-import logging, torch
-warmwatch.attach()
+import logging
 logger, parent = logging.getLogger("warmwatch"), os.getpid()
 logger.setLevel(logging.INFO)
 
@@ -142,7 +141,7 @@ if not os.fork():
     os._exit(0)
 os.wait()
 """
-    play(records, body)
+    run(records, BEGIN + body, attach=False)
     assert ranks_and_steps(records) == {"train": (0, 9), "train.fork-1": (0, 2)}
     read = [slots.read(folder) for folder in slots.folders(records)]
     assert [slot.compile.agent_errors for slot in read] == [0, 1]

@@ -62,6 +62,7 @@ def without_daemon(records: Path) -> dict[str, Any] | None:
     return only_run(answer) if answer["runs"] else None
 
 
+@pytest.mark.long  # most of a minute; tests/monitor/status/test_compiling_for.py has each case
 def test_the_time_goes_on_while_the_ranks_compile_in_turns(records: Path) -> None:
     launcher = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone")
     seen, beside, scraped = [], list[dict[str, Any]](), list[float]()

@@ -117,9 +117,11 @@ def test_a_call_before_the_record_existed_is_reported_in_it(records: Path) -> No
 
 
 CACHE = """
-import os
+import os, tempfile
 from warmwatch.process.provenance import inductor_cache
 del os.environ["TORCHINDUCTOR_CACHE_DIR"]
+os.environ.update(TMPDIR=os.getcwd(), LOGNAME="a:b")
+tempfile.tempdir = None  # look it up again
 mine = str(inductor_cache(os.environ))
 made = os.path.exists(mine)
 import torch._dynamo
@@ -129,9 +131,9 @@ result([mine, default_cache_dir(), made])
 
 
 def test_the_cache_of_this_torch_version_is_inspected(records: Path) -> None:
-    env = {"TMPDIR": str(records.parent), "LOGNAME": "a:b"}
-    mine, torchs, made = result_of(records, CACHE, attach=False, env=env, fresh=True)
+    mine, torchs, made = result_of(records, CACHE, attach=False)
     assert (mine, made) == (torchs, False)
+    assert Path(mine).parent == records.parent
 
 
 # Every case begins with nothing compiled, and ends with what the stance is then.

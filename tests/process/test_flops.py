@@ -38,6 +38,7 @@ result([counter.get_total_flops(), wrapped])
 """
 
 
+@pytest.mark.long  # three Inductor processes; tests/agent/hooks/test_flops.py counts each operation
 def test_a_step_has_the_operations_of_its_graphs_times_their_calls(
     records: Path, tmp_path: Path
 ) -> None:

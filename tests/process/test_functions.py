@@ -31,7 +31,7 @@ def test_functions_cost_what_pytorch_reports(records: Path) -> None:
     journal = Journal()
     with Folder(str(slots.only(records))) as folder:
         journal.follow(folder)
-    by_name = {one.name: one for one in journal.functions}
+    by_name = {one.name: one for one in journal.sums.functions.most_expensive}
     assert by_name.keys() == {"forward_of", "other"}
     model, other = by_name["forward_of"], by_name["other"]
     assert (model.file, other.compilations) == ("train.py", 1)

@@ -22,7 +22,8 @@ from support.trainings import Training, run, training
 from warmwatch.shared.record import STACKS
 from warmwatch.shared.record.stack_file import Stacks, unpack_stacks
 from warmwatch_monitor.cli import cli
-from warmwatch_monitor.terminal.status import exit_code
+from warmwatch_monitor.commands.status import exit_code
+from warmwatch_monitor.output.summary import details_of
 
 pytestmark = pytest.mark.long
 
@@ -37,7 +38,7 @@ train(c, o, 5)
 
 @pytest.fixture(autouse=True)
 def _no_py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warmwatch_monitor.stacks.py_spy.find", lambda: None)
+    monkeypatch.setattr("warmwatch_monitor.commands.py_spy.find", lambda: None)
 
 
 def rank(url: str) -> Any:
@@ -64,7 +65,7 @@ def stacks(*words: str) -> Result:
 def until_it_hangs(url: str, words: str) -> None:
     wait_until(lambda: clause(url).endswith(words))
     output = status_of(url)
-    assert any(detail.endswith(words) for detail in output["runs"][0]["details"])
+    assert any(detail.endswith(words) for detail in details_of(output["runs"][0]))
     assert exit_code(output) == 4
 
 

@@ -19,9 +19,10 @@ from psutil import STATUS_STOPPED, Process
 
 import warmwatch
 from support import slots, stored_runs
+from support.daemon import completed
 from support.records import wait_until
 from support.trainings import PRELUDE, environment
-from warmwatch_monitor.run.launched import environment as launch_environment
+from warmwatch_monitor.commands.launch import environment as launch_environment
 
 RUN = [sys.executable, "-m", "warmwatch_monitor", "run"]
 BOOT = Path(warmwatch.__file__).parent / "_boot"
@@ -51,16 +52,8 @@ def started(
     *command: str,
     options: tuple[str, ...] = (),
     env: dict[str, str] | None = None,
-    **kwargs: object,
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*RUN, *options, "--", *command],
-        env=env,
-        check=False,
-        capture_output=True,
-        text=True,
-        **kwargs,
-    )
+    return completed("run", *options, "--", *command, env=env)
 
 
 def script(place: Path, body: str) -> str:
@@ -153,13 +146,18 @@ def test_a_demo_that_ctrl_c_ends_is_not_listed_as_compiling(tmp_path: Path) -> N
         [sys.executable, "-m", "warmwatch_monitor", "demo"],
         env=environ,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as demo:
         assert demo.stdout is not None
+        assert demo.stderr is not None
+        assert demo.stdout.readline().startswith("Watch it live: http://127.0.0.1:")
         wait_until(lambda: "demo: compiling" in demo.stdout.readline())
         os.killpg(demo.pid, signal.SIGINT)
+        said = demo.stderr.read()
+    assert "interrupted, and its training has ended; warmwatch report demo" in said
     assert demo.returncode == 130
     command = [sys.executable, "-m", "warmwatch_monitor", "runs", "--json"]
     listed = json.loads(subprocess.check_output(command, env=environ))["runs"]
@@ -362,6 +360,23 @@ def test_an_agent_that_cannot_be_imported_fails_no_import_even_without_an_output
         assert subprocess.run(["sh", "-c", line], check=False).returncode == 7
 
 
+def test_a_module_named_warmwatch_is_named_and_does_not_run(tmp_path: Path) -> None:
+    """It may be the training itself, which would run a second time."""
+    (tmp_path / "triton.py").touch()
+    script = tmp_path / "warmwatch.py"
+    script.write_text("print('once')\nimport triton\n")
+    words = f"{script} has the name of warmwatch's package; rename it\n"
+    done = started(sys.executable, str(script))
+    assert (done.stdout, done.stderr) == ("once\n", f"warmwatch: not attached: {words}")
+    for package in (False, True):
+        if package:
+            (tmp_path / "warmwatch").mkdir()
+            script = script.rename(tmp_path / "warmwatch" / "__init__.py")
+            words = f"{script} has the name of warmwatch's package; rename it\n"
+        done = started(sys.executable, "-c", "", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"warmwatch: {words}")
+
+
 def test_the_live_line_is_below_the_output_and_is_removed_at_the_end(tmp_path: Path) -> None:
     """In a terminal of 24 lines, which the command writes to itself."""
     ours, theirs = pty.openpty()
@@ -412,7 +427,7 @@ def test_a_command_that_ignores_ctrl_z_keeps_its_launcher_running() -> None:
 def test_ctrl_z_while_the_command_ends_does_not_stop_the_launcher() -> None:
     snippet = (
         "import os, signal\n"
-        "from warmwatch_monitor.run.process import supervise\n"
+        "from warmwatch_monitor.commands.launch import supervise\n"
         "def poll():\n"
         "    os.kill(os.getpid(), signal.SIGTSTP)\n"
         "    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)\n"

@@ -9,6 +9,8 @@ from support.trainings import run
 
 BODY = """
 import traceback
+import torch._dynamo
+torch._dynamo.config.verbose = True
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -39,10 +41,9 @@ def test_no_stack_that_pytorch_logs_or_raises_contains_a_frame_of_ours(
     """Graph breaks, recompiles, errors of each kind, and the structured trace."""
     env = {
         "TORCH_LOGS": "+dynamo,graph_breaks,recompiles,recompiles_verbose,guards",
-        "TORCHDYNAMO_VERBOSE": "1",
         "TORCH_TRACE": str(tmp_path / "trace"),
     }
-    done = run(records, BODY, env=env, fresh=True)
+    done = run(records, BODY, env=env)
     assert slots.read(slots.only(records)).compile.graph_breaks > 0
     for kind in ("Graph break", "Recompiling function", "this backend fails"):
         assert kind in done.stderr

@@ -340,6 +340,7 @@ for _ in range(10**9):
 """
 
 
+@pytest.mark.long  # five trainings with cold caches; tests/monitor/modes has each figure
 def test_the_drift_agrees_with_the_losses_that_the_script_prints(
     records: Path, tmp_path: Path
 ) -> None:

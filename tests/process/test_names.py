@@ -81,7 +81,7 @@ def functions(records: Path) -> tuple[object, ...]:
     journal = Journal()
     with Folder(str(slots.only(records))) as folder:
         journal.follow(folder)
-    return journal.functions
+    return journal.sums.functions.most_expensive
 
 
 SEQUENTIALS = """

@@ -21,13 +21,13 @@ from support.daemon import daemon
 from support.records import wait_until
 from support.screens import screen
 from support.trainings import result_of, run
-from warmwatch.shared.phrases import duration
+from warmwatch.shared.phrases import took
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch_monitor.check.measured import measured
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.report.goodput import LATER
-from warmwatch_monitor.sources.records.parsed_journal import causes_in
+from warmwatch_monitor.sources.records.parsed_journal import parse_journal
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.reasons import reasons
@@ -181,7 +181,7 @@ def of_check(records: Path) -> dict[str, Any]:
     reading = RecordsSource([str(records)], retention=3600).read()
     runs, _ = Judging().of(reading.records, OtherReadings(now_ns=time.monotonic_ns()), None)
     (record,) = reading.records
-    causes = causes_in(record.folder)
+    causes = parse_journal(record.folder)
     (rank,) = measured(runs, {record.folder: causes})[0].ranks
     shares = rank.functions.values()
     return {
@@ -314,13 +314,13 @@ def test_every_view_reports_the_same_numbers_of_one_run(records: Path, tmp_path:
     broken = [int(count) for count, *rest in found if rest]
     numbers.say("status --functions", compilations=sum(counts), graph_breaks=sum(broken))
     numbers.say(
-        "/status, as the page shows it", compile_seconds_shown=duration(rank["compile"]["seconds"])
+        "/status, as the page shows it", compile_seconds_shown=took(rank["compile"]["seconds"])
     )
-    took = [one["total_seconds"] for one in rank["compile"]["last"] if one["category"]]
+    lasted = [one["total_seconds"] for one in rank["compile"]["last"] if one["category"]]
     output = " ".join(words for words, _ in reasons(answer["runs"], most=9))
     shown = re.findall(r"recompiled in (\S+ \S+) \(", output)  # each reason once
     assert shown
-    assert set(shown) <= {duration(seconds) for seconds in took}
+    assert set(shown) <= {took(seconds) for seconds in lasted}
 
     made = json.loads(command("report", "--json", *where, **state))
     (made,) = made if isinstance(made, list) else [made]

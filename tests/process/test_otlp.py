@@ -66,11 +66,16 @@ def health(url: str) -> dict[str, Any]:
     return found
 
 
+# of the daemon itself: OpenTelemetry has its own resource and clock for them
+_OF_THE_DAEMON = ("process_", "warmwatch_daemon_info", "warmwatch_time_seconds")
+
+
 def scraped(url: str) -> Series:
     return {
         (family.type, sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(get(url, "/metrics"))
         for sample in family.samples
+        if not sample.name.startswith(_OF_THE_DAEMON)
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -49,8 +50,8 @@ def daemon(directory: Path) -> Iterator[str]:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            assert " serves http://" in line
-            yield line.split(" serves http://")[1].split("/")[0]
+            assert " event=start " in line
+            yield re.findall(r" url=http://(\S+)", line)[0]
         finally:
             process.terminate()
 

@@ -16,4 +16,6 @@ from support.public_reports import PublicReport, answer, every, wrong
 @pytest.mark.long
 @pytest.mark.parametrize("reported", every(), ids=lambda one: one.name)
 def test_the_cause_is_named_and_the_remedy_cures(reported: PublicReport, records: Path) -> None:
+    if not reported.happens:
+        pytest.skip("it does not happen with this PyTorch")
     assert wrong(reported, answer(reported, records)) == []

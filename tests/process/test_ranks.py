@@ -213,6 +213,7 @@ def test_the_rank_that_died_first_fails_the_run_not_those_that_the_launcher_kill
         assert "outside" not in run["summary"]
 
 
+@pytest.mark.long  # another torchrun; the test above has ranks that end by SIGTERM
 def test_a_run_whose_ranks_were_all_terminated_was_ended_from_outside(records: Path) -> None:
     """As ``scancel`` does: SIGTERM to every process of the job."""
     places = Places(records)

@@ -255,6 +255,7 @@ def test_calls_left_uncompiled_by_a_stance_or_a_setting_are_counted(records: Pat
     body = """
 from warmwatch.lifecycle import api as _current
 import torch._dynamo.config as config
+from torch.utils.flop_counter import FlopCounterMode
 def counts(): return _current.attached.agent.record.image().compile
 runs = 0
 def backend(graph, inputs):
@@ -274,7 +275,7 @@ def calls(number, size):
     return [number - runs - refused, refused]
 found = []
 def look(one): found.append([one, [counts().eager_calls, counts().refused_calls,
-    counts().disabled, counts().fallbacks]])
+    counts().on_recompile_calls, counts().disabled, counts().fallbacks]])
 with torch.compiler.set_stance("force_eager"): one = calls(7, 4)
 look(one)
 with torch.compiler.set_stance("eager_on_recompile"):
@@ -289,18 +290,26 @@ look(calls(2, 4))
 look(calls(2, 5))
 config.disable = False
 look(calls(2, 4))
+c = torch.compile(lambda x: x * 2, backend=backend, dynamic=False)
+look(calls(2, 4))
+with FlopCounterMode(display=False): look(calls(2, 4))
+look(calls(2, 4))
 result([found, at])
 """
     found, at = result_of(records, body)
     on_recompile = DISABLED.index("eager_on_recompile")
     assert at == 5
+    *found, counted, in_mode, after = found
+    assert (counted[0], in_mode[0]) == ([0, 0], [2, 0])
+    # a call in a dispatch mode is the last one that runs compiled, before 2.15
+    assert after in ([[2, 0], [7, 6, 3, 0, 2]], [[0, 0], [7, 6, 3, 0, 1]])
     assert found == [
-        [[7, 0], [7, 0, 0, 0]],
-        [[0, 0], [7, 0, on_recompile, 0]],
-        [[0, 6], [7, 6, 0, 0]],
-        [[0, 0], [7, 6, 0, 0]],  # what is compiled runs on
-        [[2, 0], [7, 6, 0, 1]],  # and from a new input on, nothing of this function
-        [[2, 0], [7, 6, 0, 1]],
+        [[7, 0], [7, 0, 0, 0, 0]],
+        [[0, 0], [7, 0, 0, on_recompile, 0]],  # counted with the next check
+        [[0, 6], [7, 6, 3, 0, 0]],
+        [[0, 0], [7, 6, 3, 0, 0]],  # what is compiled runs on
+        [[2, 0], [7, 6, 3, 0, 1]],  # and from a new input on, nothing of this function
+        [[2, 0], [7, 6, 3, 0, 1]],
     ]
 
 
@@ -348,7 +357,7 @@ def test_flex_attention_that_is_called_uncompiled_is_named_with_its_function(
         ("flex_attention", "other"),
     ]
     (rank,) = poller(directories=(str(records),)).poll_once().runs[0].ranks
-    words = dict(conditions(rank))["fallback"]
+    words = conditions(rank)["fallback"].text
     assert words.startswith("`flex_attention` runs unfused in `attend` (")
     scores = 1 * 1 * 128 * 128 * 4
     assert [one["score_bytes"] for one in found] == [scores, 2 * scores]  # float32, then float64

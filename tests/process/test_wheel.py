@@ -136,7 +136,7 @@ def test_the_agent_works_with_torch_and_no_extra(wheel: Path, tmp_path: Path) ->
     script = tmp_path / "train.py"
     script.write_text(
         "import sys\n"
-        "for name in 'click fastapi msgspec prometheus_client psutil rich uvicorn'.split():\n"
+        "for name in 'click msgspec prometheus_client psutil rich starlette uvicorn'.split():\n"
         "    sys.modules[name] = None\n"
         "import warmwatch.auto, torch\n"
         "p = torch.nn.Parameter(torch.ones(2)); o = torch.optim.SGD([p])\n"

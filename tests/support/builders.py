@@ -7,6 +7,7 @@ the real verdict, so a builder cannot pair facts with a state that they do not a
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import cache
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -39,8 +40,8 @@ from warmwatch_monitor.model import (
     SourceHealth,
     Spending,
 )
-from warmwatch_monitor.output.summary import LONGEST
-from warmwatch_monitor.pipeline.runs import Known, group
+from warmwatch_monitor.output.summary import LONGEST, Headline
+from warmwatch_monitor.pipeline.runs import Circumstances, group
 from warmwatch_monitor.status.words.sentence import answer
 from warmwatch_monitor.status.words.states import describe_state
 
@@ -161,10 +162,10 @@ def view_of(
     process: ProcessReading | None = None,
     **of_record: object,
 ) -> RankView:
-    """The only rank of a run; ``of_record``: what else is known of it, by fields of ``Known``."""
+    """The only rank of a run; ``of_record``: more of its ``Circumstances``, by field."""
     known: Any = {name: {reading.folder: value} for name, value in of_record.items()}
     processes = {reading.pid: process} if reading.pid is not None and process else {}
-    (run,) = group([reading], Known(now_ns=now_ns, processes=processes, **known))
+    (run,) = group([reading], Circumstances(now_ns=now_ns, processes=processes, **known))
     return run.ranks[0]
 
 
@@ -212,7 +213,12 @@ def in_words(*views: RankView) -> str:
 
 def head(view: RankView) -> str:
     """The words of its state, with which the headline begins after the run's name."""
-    return describe_state(view)[0]
+    return describe_state(view)[0].text
+
+
+def parts(made: Headline) -> tuple[str, tuple[str, ...]]:
+    """The headline, and what it has no room for."""
+    return made.summary, made.details
 
 
 # One rank in each state. Slots first, for tests that change a fact or write the bytes.
@@ -334,6 +340,7 @@ def ended(how: str, base: Slot = WARM, seconds_ago: float = 12) -> Slot:
     return replace(base, compile=counts)
 
 
+@cache
 def in_every_state(run: str = "gpt2") -> dict[str, RankView]:
     """A single-rank run in each state, by the state's name."""
 

@@ -171,6 +171,9 @@ def must_be_silent(case: Case, sample: Sample) -> bool:
         return False
     if any(start < sample.after and sample.before < end for start, end in _either(case)):
         return False
+    ends = (one["t"] for one in case.watched.events if one["event"] == "exit")
+    if any(end < sample.after for end in ends):  # the program is over, and its exit takes long
+        return False
     since = _explained(case, sample.after, sample.steps + 1, _either(case))
     limit = max(SILENT_SECONDS * 10**9, SILENT_STEPS * max(usual))
     return sample.before - since - EDGE_NS - stalled(case, since, sample.after) > limit

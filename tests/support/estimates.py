@@ -1,171 +1,202 @@
-"""``python -m support.estimates`` (in ``tests/``): accuracy of the estimated time left.
+"""``python -m support.estimates FOLDER...`` (in ``tests/``): accuracy of the estimated time left.
 
-Each scenario is trained twice with real Inductor and cold caches. The history records the first
-run. During the second, a monitor like that of ``warmwatch status`` estimates several times a
-second. ``support.accuracy`` writes the table into docs/explanation/accuracy.md. It shows the error
-when 25, 50 and 75 % of the warm-up were over, and the error of a simple guess: that the warm-up
-takes twice as long as it has so far.
+Replays every record below the folders. At each half second of a first warm-up it computes the
+estimate from the last five records of the same program that began before, as the monitor does, and
+compares it with the time that really was left. Records are of the same program if their run's name
+and their first compiled function are. ``--write`` writes the section of the accuracy page.
 """
 
 from __future__ import annotations
 
-import os
-import platform
+import statistics
 import sys
-import tempfile
-import threading
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from support import scenarios
 from support.accuracy import DOCUMENT, ESTIMATES
-from support.scenarios import Scenario
-from support.sources import settings
-from support.stored_runs import history_settings, store
-from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
-from warmwatch_monitor.history.summaries import summarize_run
-from warmwatch_monitor.model import Snapshot
-from warmwatch_monitor.pipeline.poller import Poller
-from warmwatch_monitor.sources.listed import HOST, RECORDS
+from warmwatch.shared.record import JOURNAL
+from warmwatch_monitor.figures.units import copied
+from warmwatch_monitor.history.earlier_runs import MOST
+from warmwatch_monitor.model import Compilation, Done, EarlierWarmup
+from warmwatch_monitor.pipeline import estimates
+from warmwatch_monitor.sources.records.parsed_journal import parse_journal
 
-COMMAND = "cd tests && PYTHONPATH=. python -m support.estimates"
-CHOSEN = ("static", "graph_breaks", "compiled_train_step", "regional")
-SHARES = (0.25, 0.5, 0.75)
-LOOK_SECONDS = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guess:
-    """The estimate ``so_far`` seconds into a warm-up."""
-
-    so_far: float
-    left: float | None
+COMMAND = "cd tests && PYTHONPATH=. python -m support.estimates --write FOLDER..."
+STEP_NS = 5 * 10**8
+FACTOR = 1.5
+COUNTS = (1, 2, 3)  # earlier runs that must agree
+WARM_STEPS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """One scenario: how long its two warm-ups were, and the estimates during the second."""
+@dataclass(frozen=True, slots=True)
+class Warmup:
+    """The first warm-up of a record."""
 
-    name: str
-    first: float
-    second: float
-    guesses: tuple[Guess, ...]
+    program: object
+    compilations: tuple[Compilation, ...]
 
-    def at(self, share: float) -> Guess | None:
-        """The estimate nearest to that share of the second warm-up."""
-        wanted = share * self.second
-        return min(self.guesses, key=lambda one: abs(one.so_far - wanted), default=None)
+    @property
+    def began_ns(self) -> int:
+        return min(map(begin_ns, self.compilations))
+
+    @property
+    def ended_ns(self) -> int:
+        return max(one.at_ns for one in self.compilations)
 
 
-def measure(scenario: Scenario, folder: Path) -> Measured:
-    """Train it twice."""
-    history = history_settings(folder / "state")
-    first = _watched(scenario, folder / "first", folder / "state")[-1]
-    (run,) = first.runs
-    store(folder / "state").save([summarize_run(run, first)])
-    seen = _watched(scenario, folder / "second", folder / "state")
-    assert history.directory is not None
-    return Measured(
-        name=scenario.name,
-        first=_took(first),
-        second=_took(seen[-1]),
-        guesses=tuple(_guesses(seen)),
+def begin_ns(one: Compilation) -> int:
+    return one.at_ns - round((one.seconds or 0.0) * 1e9)
+
+
+def found_in(folders: Iterable[Path]) -> list[list[Warmup]]:
+    """The warm-ups of each program, in order. A copy of a record counts once."""
+    known: dict[int, Warmup] = {}
+    for path in (path for folder in folders for path in folder.rglob(JOURNAL)):
+        name = path.parent.name.partition("-r")[0]
+        if one := _first(name, parse_journal(str(path.parent)).compilations):
+            before = known.get(one.began_ns)
+            if before is None or len(before.compilations) < len(one.compilations):
+                known[one.began_ns] = one
+    programs = defaultdict(list)
+    for _, one in sorted(known.items()):
+        programs[one.program].append(one)
+    return list(programs.values())
+
+
+def _first(name: str, parsed: Iterable[Compilation]) -> Warmup | None:
+    """The compilations up to the first pause of as many steps as make a rank warm."""
+    taken: list[Compilation] = []
+    last = None
+    for one in sorted(parsed, key=lambda one: one.at_ns):
+        if None not in (last, one.step) and one.step - last > WARM_STEPS:  # type: ignore[operator]
+            break
+        taken.append(one)
+        last = one.step
+    if not taken:
+        return None
+    first = taken[0]
+    return Warmup((name, first.file, first.name, first.code), tuple(taken))
+
+
+def earlier(one: Warmup) -> EarlierWarmup:
+    return EarlierWarmup(
+        seconds=(one.ended_ns - one.began_ns) / 1e9,
+        phase_seconds=_phases(one.compilations),
+        compiled=tuple(copied(each, Done) for each in one.compilations),
     )
 
 
-def _watched(scenario: Scenario, folder: Path, state: Path) -> list[Snapshot]:
-    """What a monitor saw while it trained, the last when it had ended."""
-    (folder / "records").mkdir(parents=True)
-    cold = replace(scenario, cold=True)
-    training = threading.Thread(
-        target=scenarios.trained, args=(cold, folder, "with"), kwargs={"SCENARIO_AGENT": "1"}
+def _phases(compilations: Iterable[Compilation]) -> dict[str, float]:
+    spent: dict[str, float] = defaultdict(float)
+    for one in compilations:
+        for name, seconds in one.cost.phase_seconds.items():
+            spent[name] += seconds
+    return dict(spent)
+
+
+def polls(one: Warmup) -> Iterator[tuple[estimates.Now, float]]:
+    """What a monitor knows while something compiles, and the time left then."""
+    for at_ns in range(one.began_ns + STEP_NS // 2, one.ended_ns, STEP_NS):
+        ended = [each for each in one.compilations if each.at_ns <= at_ns]
+        under = [each for each in one.compilations if begin_ns(each) <= at_ns < each.at_ns]
+        if not under:
+            continue
+        outer = min(under, key=begin_ns)
+        since = max([begin_ns(outer), *(each.at_ns for each in ended)])
+        backward = outer.kind == "backward"
+        now = estimates.Now(
+            seconds=(at_ns - one.began_ns) / 1e9,
+            activity_seconds=(at_ns - since) / 1e9,
+            phase_seconds={**_phases(ended), "underway": (at_ns - since) / 1e9},
+            compiled=tuple(copied(each, Done) for each in ended),
+            underway=Done(kind="backward") if backward else Done(name=outer.name, code=outer.code),
+        )
+        yield now, (one.ended_ns - at_ns) / 1e9
+
+
+def ratios(programs: Iterable[list[Warmup]]) -> tuple[int, list[list[float]]]:
+    """The number of polls, and each shown estimate by the time that was left, by program."""
+    count, found = 0, []
+    for warmups in programs:
+        shown = []
+        for place, one in enumerate(warmups):
+            before = [earlier(each) for each in reversed(warmups[:place])][:MOST]
+            for now, left in polls(one) if before else ():
+                count += 1
+                known = estimates.estimate(now, before)
+                if known is not None and known.left_seconds is not None:
+                    shown.append(known.left_seconds / left)
+        found.append(shown)
+    return count, [shown for shown in found if shown]
+
+
+def row(programs: list[list[Warmup]], count: int) -> str:
+    """A line of the table, with so many earlier runs that must agree."""
+    used, estimates._LEAST = estimates._LEAST, count
+    try:
+        polled, found = ratios(programs)
+    finally:
+        estimates._LEAST = used
+    every = sorted(one for shown in found for one in shown)
+    if len(every) < 2:
+        return f"| {count} | {len(every)} of {polled} | {len(found)} | - | - |"
+    right = sum(1 / FACTOR <= one <= FACTOR for one in every) / len(every)
+    deciles = statistics.quantiles(every, n=10)
+    spread = ", ".join(f"{deciles[place]:.2f}" for place in (0, 4, 8))
+    return f"| {count} | {len(every)} of {polled} | {len(found)} | {100 * right:.0f} % | {spread} |"
+
+
+_HEAD = (
+    "earlier runs that must agree",
+    "polls with an estimate",
+    "programs",
+    f"within a factor of {FACTOR}",
+    "10th, 50th, 90th percentile",
+)
+
+
+def table(programs: list[list[Warmup]]) -> str:
+    again = [one for one in programs if len(one) > 1]
+    return "\n".join(
+        [
+            f"{sum(map(len, again))} warm-ups of {len(again)} programs:",
+            "",
+            f"| {' | '.join(_HEAD)} |",
+            "|---" * len(_HEAD) + "|",
+            *(row(again, count) for count in COUNTS),
+        ]
     )
-    poller = Poller(
-        settings(str(folder / "records"), retention=3600.0),
-        sources=(RECORDS, HOST, *earlier_runs_source(history_settings(state))),
-    )
-    training.start()
-    seen = []
-    while training.is_alive():
-        training.join(LOOK_SECONDS)
-        seen.append(poller.poll_once())
-    return [*seen, poller.poll_once()]
 
 
-def _took(seen: Snapshot) -> float:
-    (run,) = seen.runs
-    first = run.ranks[0].figures.warmups.first
-    assert first is not None, "it never became warm"
-    return first.seconds
-
-
-def _guesses(seen: list[Snapshot]) -> list[Guess]:
-    """The estimates of the first warm-up, at each poll during its compilation."""
-    found = []
-    for one in seen:
-        for run in one.runs:
-            known = run.ranks[0].estimate
-            if known is not None and known.of == "warmup":
-                found.append(Guess(so_far=known.so_far_seconds, left=known.left_seconds))
-    return found
-
-
-def rows(measured: list[Measured]) -> list[str]:
-    """The lines of the table."""
-    return [
-        f"| `{one.name}` | {one.first:.1f} s | {one.second:.1f} s | "
-        + " | ".join(_cell(one, share) for share in SHARES)
-        + " |"
-        for one in measured
-    ]
-
-
-def _cell(one: Measured, share: float) -> str:
-    guess = one.at(share)
-    if guess is None:
-        return "no estimate"
-    left = one.second - guess.so_far
-    naive = f"{100 * abs(guess.so_far - left) / one.second:.0f} %"
-    if guess.left is None:
-        return f"no estimate / {naive}"
-    return f"{100 * abs(guess.left - left) / one.second:.0f} % / {naive}"
-
-
-def section(measured: list[Measured], torch: str) -> str:
+def section(programs: list[list[Warmup]]) -> str:
     """The part of the document."""
     return f"""{ESTIMATES}
 
 ## How right the estimate of the time left is
 
-Written by `{COMMAND}`. Each scenario was trained
-twice with all caches cold, and the first training is the earlier run of the estimate. Cells: the
-error of the estimated time left, as a share of the whole warm-up, when 25, 50 and 75 % of the
-warm-up were over / the same for the guess "as long again as so far", which can be right at 50 %
-only. *No estimate*: it had already taken longer than the earlier run.
+Written by `{COMMAND}`.
+It replays records of trainings. At each half second of a first warm-up, it divides the estimate
+by the time that was left. The estimate is from the last five records of the same name whose first
+function is the same. The records are of tests and experiments on one host with 2 CPUs and a load
+of 1 to 22. Some scripts were edited in between, or had other sizes or caches, which a monitor
+does not compare; so this is harder than one training that is started again. Warmwatch requires
+{estimates._LEAST} earlier runs that agree within a factor of {estimates._AGREE}.
 
-PyTorch {torch}, Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores.
-Other programs used them too, so a second warm-up could be longer. Three real trainings on a GPU
-are in [estimates](../reference/estimates.md#time-left).
-
-| scenario | first warm-up | second | at 25 % | at 50 % | at 75 % |
-|---|---|---|---|---|---|
-{chr(10).join(rows(measured))}
+{table(programs)}
 """
 
 
-def main(names: tuple[str, ...]) -> int:
-    chosen = [one for one in scenarios.every() if one.name in names]
-    measured = []
-    for scenario in chosen:
-        with tempfile.TemporaryDirectory() as folder:
-            measured.append(measure(scenario, Path(folder)))
-        print(rows(measured[-1:])[0], flush=True)
-    import torch
-
-    before = DOCUMENT.read_text().partition(ESTIMATES)[0].rstrip("\n")
-    DOCUMENT.write_text(f"{before}\n\n{section(measured, torch.__version__)}")
+def main(arguments: list[str]) -> int:
+    folders = [Path(one) for one in arguments if one != "--write"]
+    programs = found_in(folders)
+    if "--write" in arguments:
+        before = DOCUMENT.read_text().partition(ESTIMATES)[0].rstrip("\n")
+        DOCUMENT.write_text(f"{before}\n\n{section(programs)}")
+    print(table(programs))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(tuple(sys.argv[1:]) or CHOSEN))
+    sys.exit(main(sys.argv[1:]))

@@ -47,8 +47,11 @@ class Feature:
 
     @property
     def versions(self) -> str:
-        """The versions of PyTorch with which all of the proofs passed."""
-        passed = set.intersection(*map(_versions, self.proof)) if self.proof else set()
+        """The versions of PyTorch with which all of the proofs passed; empty if it is the usual
+        ones."""
+        passed = set.intersection(*map(_versions, self.proof)) if self.proof else _SUITE
+        if passed == _SUITE:
+            return ""
         return ", ".join(sorted(passed, key=lambda one: int(one.removeprefix("2."))))
 
 
@@ -82,8 +85,9 @@ def features() -> Iterator[Feature]:
 
 def table() -> list[str]:
     """The rows in Markdown."""
-    lines = ["| feature | result | PyTorch | proof |", "|---|---|---|---|"]
+    lines = ["| feature | result | proof |", "|---|---|---|"]
     for one in features():
         proof = ", ".join(f"`{name}`" for name in one.proof)
-        lines.append(f"| {one.group or one.name} | {one.result} | {one.versions} | {proof} |")
+        proof += f" ({one.versions})" if one.versions else ""
+        lines.append(f"| {one.group or one.name} | {one.result} | {proof} |")
     return lines

@@ -30,7 +30,7 @@ def isolate() -> None:
     for name in [one for one in os.environ if one.startswith("WARMWATCH_")]:
         del os.environ[name]
     os.environ.update(VARIABLES)
-    for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+    for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
         os.environ[name] = str(_PLACE)
     # container images often set it: each Python that a test starts would compile our sources
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -188,10 +188,10 @@ def _write_files(folder: Path, script: str) -> None:
 def _write_history(folder: Path, state: Path) -> None:
     """The two runs that docs/reference/history.md shows."""
     began = time.time() - 86_400
-    long = {"steps": 70_000, "step_seconds": {"first": 118.0, "median": 0.036, "last": 0.036}}
+    long = {"steps": 70_000, "step_seconds": {"first": 118.0, "typical": 0.036, "last": 0.036}}
     long |= {"warmup": {"first": {"ended_at": began + 118, "seconds": 118.0, "steps": 2}}}
     long |= {"compile": {"seconds": 113.0, "compilations": 2, "recompiles": 0}}
-    short = {"steps": 1, "warmup": None, "step_seconds": {"first": 110.0, "median": 0.041}}
+    short = {"steps": 1, "warmup": None, "step_seconds": {"first": 110.0, "typical": 0.041}}
     short |= {"compile": {"seconds": 110.0, "compilations": 2, "recompiles": 0}}
     runs = [
         stored_runs.run_summary(
@@ -314,9 +314,15 @@ def _protected_daemon(folder: Path, records: Path) -> Iterator[str]:
         path.chmod(0o600)
     tls = f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n"
     (folder / "prometheus-web.yml").write_text(f"{tls}basic_auth_users: {{me: {HASH}}}\n")
-    config = folder / "web.yml"
-    config.write_text(f"{tls}bearer_token_files: [token]\n")
-    with daemon_process("--dir", str(records), "--web-config", str(config)) as (_, url):
+    options = (
+        "--token-file",
+        str(folder / "token"),
+        "--tls-cert",
+        str(cert),
+        "--tls-key",
+        str(key),
+    )
+    with daemon_process("--dir", str(records), *options) as (_, url):
         bearer = {"Authorization": f"Bearer {TOKEN}"}
         trusted = authority.trusted()
         wait_until(lambda: ask(url, "/-/ready", tls=trusted, **bearer).status == 200)

@@ -7,6 +7,10 @@ the program; :func:`serve` returns only there. It has its own environment, folde
 ``atexit`` and tracebacks are real. No preloaded Python has imported the agent, and the one for
 ``plain`` trainings has not imported Dynamo either.
 
+A program that returns or calls ``sys.exit`` ends after its last exit handler, with those of the C
+library: to free the modules of PyTorch would take half of the CPU time of a small training.
+``finalizes`` leaves that in.
+
 A child differs from a fresh Python in what the kernel reports: the command line and the environment
 in ``/proc/PID``. Its libraries have already read their environment. So a program can be forked only
 if its environment differs in nothing but variables that are read later (``OWN`` of a training,
@@ -16,6 +20,7 @@ if its environment differs in nothing but variables that are read later (``OWN``
 from __future__ import annotations
 
 import atexit
+import ctypes
 import fcntl
 import gc
 import hashlib
@@ -38,7 +43,11 @@ from support.forked import Forked
 from support.isolation import SHARED
 
 TESTS = Path(__file__).resolve().parents[1]
-_SERVE = "from support import preloaded; exec(preloaded.serve({!r}), globals())"
+_SERVE = """from support import preloaded
+try: exec(preloaded.serve({!r}), globals())
+except SystemExit as end: __import__("support.preloaded").preloaded.ended(end.code); raise
+else: __import__("support.preloaded").preloaded.ended(0)
+"""
 _USABLE = b"usable"
 _STREAMS = 4  # standard input, output and errors, and the socket for the end
 _MOST = 1 << 17  # bytes of an order: mostly the environment
@@ -58,13 +67,15 @@ COMPILER = (
     "torch._inductor.fx_passes.pad_mm",
     "torch._inductor.fx_passes.quantization",
     "torch.distributed.tensor.experimental",
+    # of torch.utils.cpp_extension, which a training must import itself
+    *("setuptools.command.build_ext", "sympy.physics.units", "sympy.tensor.tensor"),
 )
 # what `warmwatch serve` and most commands import
 DAEMON = (
-    *("warmwatch", "warmwatch_monitor.server.command", "warmwatch_monitor.api.routes"),
-    *("uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on", "pynvml"),
+    *("warmwatch", "warmwatch_monitor.server.command", "warmwatch_monitor.api.app"),
+    *("uvicorn.protocols.http.h11_impl", "uvicorn.lifespan.on", "pynvml"),
     *("warmwatch_monitor.check.command", "warmwatch_monitor.modes.command"),
-    *("warmwatch_monitor.terminal.status", "warmwatch_monitor.wait.command"),
+    *("warmwatch_monitor.commands.status", "warmwatch_monitor.commands.wait"),
 )
 # Variables that are read after the fork: by the agent, the monitor, the scenarios and pytest.
 OWN_OF_DAEMON = ("WARMWATCH_", "PYTEST_", "XDG_", "TZ", "OTEL_", "NO_PROXY", "no_proxy")
@@ -144,15 +155,23 @@ class Preloaded:
         env: Mapping[str, str],
         stderr: int | None = None,
         arguments: Sequence[str] = (),
+        *,
+        finalizes: bool = False,
     ) -> Forked:
         """Run ``script`` as ``python script arguments...`` does, in the folder ``cwd``.
 
-        Its errors go to the file ``stderr``, or into a pipe.
+        Its errors go to the file ``stderr``, or into a pipe. ``finalizes``: at its end, the
+        interpreter frees all modules and objects.
         """
         reports, tells = socket.socketpair()
         (stdin, write), (read, stdout) = os.pipe(), os.pipe()
         errors, own = (None, stderr) if stderr is not None else os.pipe()
-        order = {"argv": [str(script), *arguments], "cwd": str(cwd), "env": dict(env)}
+        order = {
+            "argv": [str(script), *arguments],
+            "cwd": str(cwd),
+            "env": dict(env),
+            "finalizes": finalizes,
+        }
         given = [stdin, stdout, own, tells.fileno()]
         try:
             socket.send_fds(self._orders, [json.dumps(order).encode()], given)
@@ -172,6 +191,7 @@ def serve(modules: Sequence[str]) -> CodeType:
     A single thread waits for a client, a request or the end of a child. A child must close the
     clients' sockets and the report sockets of the other children.
     """
+    atexit.register(_end)  # before all imports: handlers that are registered later run before it
     if not _import(modules):
         sys.exit()
     (_,) = Path("/proc/self/task").iterdir()  # one thread: a fork would lose any other
@@ -264,8 +284,38 @@ def _tell_end(handle: int, pid: int, tells: int, ready: select.poll) -> None:
     os.close(tells)
 
 
-def _become(streams: list[int], argv: list[str], cwd: str, env: dict[str, str]) -> CodeType:
+_exit_code: int | None = None  # of a program that ended in an ordinary way
+_finalizes = False
+
+
+def ended(code: object) -> None:
+    """Called when the program has returned or called ``sys.exit``."""
+    global _exit_code
+    code = code or 0
+    if not _finalizes and isinstance(code, int) and 0 <= code < 256:  # not an error text
+        _exit_code = code
+
+
+def _end() -> None:
+    """Skip the interpreter's teardown, but not the exit of the C library.
+
+    The agent's exit status is written there. The interpreter lock is kept (``PyDLL``), so no other
+    thread runs Python code meanwhile.
+    """
+    if _exit_code is None:
+        return
+    with suppress(OSError, ValueError):  # closed or full: the interpreter reports it
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        ctypes.PyDLL(None).exit(_exit_code)
+
+
+def _become(
+    streams: list[int], argv: list[str], cwd: str, env: dict[str, str], *, finalizes: bool
+) -> CodeType:
     """Turn this process into ``python`` with ``argv``: a script and its arguments."""
+    global _finalizes
+    _finalizes = finalizes
     script = argv[0]
     for number, stream in enumerate(streams):
         os.dup2(stream, number)

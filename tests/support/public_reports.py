@@ -17,6 +17,7 @@ from typing import Any
 
 from support.accuracy import DOCUMENT, ESTIMATES, REPORTS
 from support.daemon import completed
+from support.torch_versions import TORCH
 from support.trainings import ROOT, environment, result_of
 
 FOLDER = ROOT / "tests" / "process" / "reports"
@@ -32,7 +33,8 @@ class PublicReport:
         recompiles, breaks, graphs: PyTorch's counts. cured: of what the remedy is for, with the
             remedy; ``None``: it happens once, and nothing needs a remedy.
         category: of the recompiles; ``None``: any. names: identifiers that the cause must name.
-        remedy: words of PyTorch's that the remedy must contain.
+        remedy: words of PyTorch's that the remedy must contain. needs: what PyTorch must do for it
+            to happen, a field of ``torch_versions.Reports``.
     """
 
     name: str
@@ -45,6 +47,12 @@ class PublicReport:
     category: str | None = None
     names: tuple[str, ...] = ()
     remedy: tuple[str, ...] = ()
+    needs: str = ""
+
+    @property
+    def happens(self) -> bool:
+        """With the installed PyTorch."""
+        return not self.needs or bool(getattr(TORCH, self.needs))
 
     @property
     def script(self) -> str:
@@ -151,7 +159,6 @@ def _row(one: PublicReport, said: Answer) -> str:
         f"{one.source}: {one.about}",
         f"{counts}; with the remedy {after}" if after else counts,
         _first(said.causes) or "none is named",
-        " ".join(dict.fromkeys(said.remedies)) or "-",
         "; ".join(wrong(one, said)) or "right",
     )
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -178,11 +185,10 @@ _HEAD = """## Public reports
 
 Written by `cd tests && PYTHONPATH=. python -m support.public_reports`. Each row is the smallest
 training of a public issue (`tests/process/reports/`), run with the agent, and again without it with
-the remedy applied. *PyTorch* has PyTorch's own counts of both runs. A compilation of the first
-warm-up needs no remedy (*-*).
+the remedy applied. *PyTorch* has PyTorch's own counts of both runs. *Right*: cause and remedy are.
 
-| report | PyTorch | cause | remedy | result |
-|---|---|---|---|---|
+| report | PyTorch | cause | result |
+|---|---|---|---|
 """
 
 if __name__ == "__main__":

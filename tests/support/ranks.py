@@ -71,8 +71,8 @@ class Pytorch(Hooks):
     def optimizers(self) -> bool:
         return self.has_optimizer
 
-    def uncompiled(self) -> tuple[int, int]:
-        return 0, 0
+    def uncompiled(self) -> tuple[int, ...]:
+        return 0, 0, 0
 
     def compiled_calls(self, evaluating: bool) -> int | None:
         self.evaluating = evaluating

@@ -11,7 +11,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,26 +21,27 @@ import click
 
 import warmwatch
 from support.builders import snapshot
+from warmwatch.shared.deployment import LABELS
 from warmwatch.shared.states import NEEDS_ATTENTION, Conditions, State
 from warmwatch.shared.variables import Monitor, Training
 from warmwatch_monitor.check.output import CheckDocument
 from warmwatch_monitor.cli import GROUPS, cli
-from warmwatch_monitor.commands import EXIT_CODES
+from warmwatch_monitor.commands.export import ExportDocument
+from warmwatch_monitor.commands.run import RunDocument
+from warmwatch_monitor.commands.runs import RunsDocument
+from warmwatch_monitor.commands.stacks import StacksDocument
+from warmwatch_monitor.commands.status import CODES
 from warmwatch_monitor.compare.comparison import Comparison
-from warmwatch_monitor.config import ConfigDocument
 from warmwatch_monitor.doctor.command import DoctorDocument
-from warmwatch_monitor.export.command import ExportDocument
+from warmwatch_monitor.figures.texts import texts_below
+from warmwatch_monitor.metrics.daemon import DaemonSeries
 from warmwatch_monitor.metrics.families import Family
 from warmwatch_monitor.metrics.tables import families
 from warmwatch_monitor.modes.table import Modes
 from warmwatch_monitor.report.parts import Report
-from warmwatch_monitor.run.outcome import RunDocument
 from warmwatch_monitor.server.command import ServeDocument
-from warmwatch_monitor.stacks.wording import StacksDocument
 from warmwatch_monitor.status.schema.events import CHANGES, ResetEvent, SampleEvent
-from warmwatch_monitor.status.schema.json_schema import schema_file, schema_text, texts_below
-from warmwatch_monitor.terminal.runs import RunsDocument
-from warmwatch_monitor.terminal.status import CODES
+from warmwatch_monitor.status.schema.json_schema import schema_file, schema_text
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -50,6 +52,7 @@ PARTS = {  # how the names of metrics begin -> heading
     "warmwatch_gpu": "GPUs",
     "warmwatch_host": "Host",
     "warmwatch": "Runs, ranks and the daemon",
+    "process": "The daemon's process",
 }
 
 PAGE = re.compile(r"\b(docs/[\w/-]+\.md)(#[\w-]+)?")
@@ -63,7 +66,6 @@ JSON_OUTPUT = {
     "check": CheckDocument,
     "stacks": StacksDocument,
     "doctor": DoctorDocument,
-    "config": ConfigDocument,
     "serve": ServeDocument,
     "report": Report,
     "compare": Comparison,
@@ -74,15 +76,25 @@ JSON_OUTPUT = {
 def command_options() -> str:
     """Every command's ``--help``."""
     lines = [MADE, "", "# Options of each command", ""]
-    lines += ["What `warmwatch COMMAND --help` prints. [Commands](commands.md) has examples."]
+    lines += [
+        "What `warmwatch COMMAND --help` prints, without the options that several commands have.",
+        "[Commands](commands.md) has examples.",
+    ]
+    shared: set[tuple[str, str]] = set()
     environment = dict(os.environ)
     for name in [name for name in environment if name.startswith("WARMWATCH_")]:
         del os.environ[name]  # a default must not be that of the machine
     try:
         for names in GROUPS.values():
             for name in names:
-                command = cli.get_command(click.Context(cli), name)
-                assert command is not None
+                found = cli.get_command(click.Context(cli), name)
+                assert found is not None
+                own = [one for one in found.params if _shown(one) not in shared]
+                if not shared:  # the first command has all of them
+                    own = [one for one in found.params if one.name not in _SHARED]
+                    shared = {_shown(one) for one in found.params if one.name in _SHARED}
+                command = copy(found)
+                command.params = own
                 command.context_settings.setdefault("help_option_names", ["-h", "--help"])
                 context = click.Context(
                     command,
@@ -91,11 +103,22 @@ def command_options() -> str:
                     terminal_width=WIDTH,
                     max_content_width=WIDTH,
                 )
-                help_ = click.unstyle(command.get_help(context))
+                help_ = click.unstyle(command.get_help(context)).rpartition("\n  -h, --help")[0]
                 lines += ["", f"## `{name}`", "", "```text", help_.strip(), "```"]
     finally:
         os.environ.update(environment)
+    rows = [f"| `{names}` | {text} |" for names, text in sorted(shared)]
+    lines += ["", "## Options of several commands", "", "| option | does |", "|---|---|", *rows]
     return "\n".join(lines) + "\n"
+
+
+def _shown(one: click.Parameter) -> tuple[str, str]:
+    """An option with what it takes, and its help."""
+    return " ".join((*one.opts, one.metavar or "")).strip(), getattr(one, "help", None) or ""
+
+
+# output/options.py
+_SHARED = {"address", "dir", "prometheus", "token_file", "user_file", "ca", "cert", "key"}
 
 
 def metrics() -> str:
@@ -110,13 +133,51 @@ def metrics() -> str:
         "no histogram, and of labels such as `phase` only those that are not 0 (one, if all are):",
         "[scale](../explanation/scale.md#sizing-prometheus).",
     ]
-    rest = list(families(snapshot(), "0"))
+    every = rest = [*families(snapshot(), "0"), *DaemonSeries().families(snapshot())]
     for start, heading in PARTS.items():
         part = [family for family in rest if family.name.startswith(start)]
         rest = [family for family in rest if family not in part]
         lines += ["", f"## {heading}", "", "| metric | type | meaning |", "|---|---|---|"]
         lines += sorted(row(family) for family in part)
+    lines += ["", "## Labels with fixed values", ""]
+    lines += [
+        'Of a family whose text begins with "1 for the value that holds", a rank has one series',
+        "for each value of the label while one of them holds, and none otherwise: none of",
+        "`warmwatch_compile_phase` while nothing compiles, always all of `warmwatch_state`. Of",
+        "all others it has one for each value that is known, 0 included; of a timeout that of its",
+        "backend, and of progress that of what is counted now.",
+        "",
+        "| label | values | metrics |",
+        "|---|---|---|",
+    ]
+    lines += fixed_values(every)
+    lines += ["", "## Labels of `warmwatch_run_info`", ""]
+    lines += [
+        "Versions, launcher, host and owner of each rank, and what its cluster software calls it:",
+        "the first of these variables in the training's environment that is set. A value has 1 to",
+        "100 printable ASCII characters; without one the label is absent. Slurm, Ray and SkyPilot",
+        "set theirs. On Kubernetes, [the manifest sets them](../how-to/kubernetes.md#labels).",
+        "",
+        "| label | variable |",
+        "|---|---|",
+    ]
+    for label in dict.fromkeys(LABELS.values()):
+        names = ", ".join(f"`{one}`" for one, known in LABELS.items() if known == label)
+        lines.append(f"| `{label}` | {names} |")
     return "\n".join(lines) + "\n"
+
+
+def fixed_values(families: Iterable[Family]) -> list[str]:
+    """A row for each label and its closed list of values."""
+    metrics: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for family in families:
+        if family.label and any(family.columns):
+            known = metrics.setdefault((family.label, tuple(family.columns)), [])
+            known.append(f"`{family.sample_name}`")
+    return [
+        f"| `{label}` | {', '.join(f'`{one}`' for one in values)} | {', '.join(names)} |"
+        for (label, values), names in metrics.items()
+    ]
 
 
 def functions() -> str:
@@ -137,25 +198,31 @@ def functions() -> str:
 
 
 def json_output() -> str:
-    """The JSON Schema of each ``--json`` document that is not `/status`."""
+    """The page with links to the JSON Schema of each ``--json`` document that is not `/status`."""
     lines = [MADE, "", "# JSON output of commands", ""]
     lines += [
         "Every command has `--json`: one object, whose keys may be added; within one",
         "`schema_version` none changes its meaning. `status`, `wait` and `top` print `/status`",
         "([HTTP](http.md)), `demo` prints what `report` does. `run` and `check` take a file,",
-        "because stdout is their command's. The others, as JSON Schema; `status.schema.json` of",
-        "the package defines what is also part of [`/status`](status-and-events.md).",
+        "because stdout is their command's. JSON Schemas, with the meaning of each key, of the",
+        "others; `status.schema.json` of the package has what they share with",
+        "[`/status`](status-and-events.md):",
+        "",
     ]
-    shared = set(_definitions(schema_file()))
-    for name, document in JSON_OUTPUT.items():
-        head, mark, _ = schema_text(document).partition('"$defs": {\n')
-        definitions = _definitions(schema_text(document))
-        own = ",\n".join(one for one in definitions if one not in shared)
-        schema = f"{head}{mark}{own}\n}}}}"
-        for title in [one.split('"')[1] for one in definitions if one in shared]:
-            schema = schema.replace(f'"#/$defs/{title}"', f'"status.schema.json#/$defs/{title}"')
-        lines += ["", f"## `{name} --json`", "", "```json", schema, "```"]
+    lines += [f"- [`{name} --json`](json/{name}.schema.json)" for name in JSON_OUTPUT]
     return "\n".join(lines) + "\n"
+
+
+def json_schema(document: type) -> str:
+    """The JSON Schema of a ``--json`` document, without what is part of `/status`."""
+    shared = set(_definitions(schema_file()))
+    head, mark, _ = schema_text(document).partition('"$defs": {\n')
+    definitions = _definitions(schema_text(document))
+    own = ",\n".join(one for one in definitions if one not in shared)
+    schema = f"{head}{mark}{own}\n}}}}\n"
+    for title in [one.split('"')[1] for one in definitions if one in shared]:
+        schema = schema.replace(f'"#/$defs/{title}"', f'"status.schema.json#/$defs/{title}"')
+    return schema
 
 
 def _definitions(schema: str) -> list[str]:
@@ -172,18 +239,28 @@ def documents() -> str:
     lines = [MADE, "", "# Keys of `/status` and `/events`", ""]
     lines += [
         "Every key of the [`/status`](#status) document and of the data of each event. A key is",
-        "always there; it is null if its value is unknown, and only where that is stated. The",
-        "JSON Schema is at `/openapi.json`. [HTTP](http.md) shows how to request both. The event",
-        "`snapshot` holds a whole `/status` document, and `stopping` only `at`.",
+        "always there; it is null if its value is unknown or absent, and only where that is",
+        "stated. The JSON Schema is at `/openapi.json`. [HTTP](http.md) shows how to request both.",
+        "The event `snapshot` holds a whole `/status` document, and `stopping` only `at`.",
+        "",
+        "The events of a run and of a rank also have these keys:",
+        "",
+        "| key | type | meaning |",
+        "|---|---|---|",
     ]
+    own = known["StateEvent"]["properties"]
+    common = {key: key_row(key, own[key]) for key in ("at", "run", "summary", "rank")}
+    lines += common.values()
     for name, one in known.items():
         kind = f" (event `{kinds[name]}`)" if name in kinds else ""
         lines += ["", f"## {name}", "", one.get("description", "").rstrip(".") + f"{kind}."]
         if values := one.get("enum"):
             lines += ["", f"One of {values_of(values)}."]
         if keys := one.get("properties"):
-            lines += ["", "| key | type | meaning |", "|---|---|---|"]
-            lines += [key_row(key, described) for key, described in keys.items()]
+            rows = [key_row(key, described) for key, described in keys.items()]
+            if name in kinds:
+                rows = [one for one in rows if one not in common.values()]
+            lines += ["", "| key | type | meaning |", "|---|---|---|", *rows] if rows else []
     return "\n".join(lines) + "\n"
 
 
@@ -259,12 +336,6 @@ def conditions() -> str:
     return "\n".join(["| condition | means | needs attention |", "|---|---|---|", *rows])
 
 
-def exit_codes() -> str:
-    """The exit codes that ``warmwatch --help`` lists."""
-    rows = [f"| {code} | {text} |" for code, text in EXIT_CODES.items()]
-    return "\n".join(["| exit code | means |", "|---|---|", *rows])
-
-
 def meanings(table: type) -> dict[str, str]:
     """The text below each constant of a class, with links to the pages that it names."""
     texts = texts_below(table.__module__)[table.__name__]
@@ -293,19 +364,19 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings of the monitor": partial(settings, Monitor),
     "states": states,
     "conditions": conditions,
-    "exit codes": exit_codes,
 }
 
 
 PAGES: dict[Path, Callable[[], str]] = {
-    **{
-        FOLDER / name: partial(with_tables, FOLDER / name)
-        for name in ("settings.md", "states.md", "commands.md")
-    },
+    **{FOLDER / name: partial(with_tables, FOLDER / name) for name in ("settings.md", "states.md")},
     FOLDER / "command-options.md": command_options,
     FOLDER / "metrics.md": metrics,
     FOLDER / "functions.md": functions,
     FOLDER / "json-output.md": json_output,
+    **{
+        FOLDER / "json" / f"{name}.schema.json": partial(json_schema, document)
+        for name, document in JSON_OUTPUT.items()
+    },
     FOLDER / "status-and-events.md": documents,
 }
 

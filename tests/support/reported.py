@@ -13,13 +13,13 @@ from support import builders as b
 from support.builders import EPOCH
 from support.values import replace
 from warmwatch_monitor.model import RankView
+from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import (
     Compiled,
     Provenance,
     RankSummary,
     RunSummary,
     Samples,
-    Wrapping,
 )
 from warmwatch_monitor.status.run import rank as answer_of
 from warmwatch_monitor.status.words.run import run_sentence

@@ -46,6 +46,11 @@ class Screen:
         await self._pilot.pause()
 
     @property
+    def closed(self) -> bool:
+        """Whether the user has quit."""
+        return self.app._exit
+
+    @property
     def text(self) -> str:
         """The screen, line by line."""
         width, height = self.app.size

@@ -54,7 +54,7 @@ NOT_RUN = {
     "needs Helm and a cluster": "helm",
     "needs a Slurm cluster": "sbatch",
     "needs another tool": "tlparse|traceml|nvitop|dcgm|wandb|ft_launcher|otlp",
-    "changes this machine as root": "^# .*install ",
+    "changes this machine as root": "^# .*(install |systemctl )",
     "downloads packages": "pip install",
     "takes minutes": "^\\$ make ",
     "is for three shells": "fish_source",  # tests/docs/test_blocks.py

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from support.reported import FORWARD
 from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import (
     Compiled,
     Provenance,
     RankSummary,
     RunSummary,
     Samples,
-    Wrapping,
 )
 from warmwatch_monitor.settings import HistorySettings
 

@@ -21,14 +21,14 @@ class Reports:
         limit: the setting that limits recompiles.
         threads: how many threads next to the main one can compile at the same time. The CUDA build
             of 2.11 crashes in the second one on a machine without a GPU, without the agent too.
-        guards_of_inlined: guards on the builtin ``getattr`` that it adds to a function, because
-            the agent wraps a method that Dynamo inlines there.
         builds_with_baton: of several processes that load one C++ extension, one builds it for all.
         guards_parameters: it recompiles when ``requires_grad`` of a parameter changes.
         unrolled_size: the category of a recompile for the size of a tensor that a loop unrolls;
             2.6 guards the tensor's ``len()``, as it does a list's.
         quotes_lines: the reason of a recompile quotes the user's line.
         names_refused: the error of the stance ``fail_on_recompile`` names the function.
+        names_types: a guard on a type names it.
+        names_freed: a guard whose class was freed says so.
         break_message: the arguments of ``torch._dynamo.graph_break`` that give it a reason.
     """
 
@@ -36,12 +36,13 @@ class Reports:
     missing: tuple[str, ...] = ()
     limit: str = "recompile_limit"
     threads: int = 3
-    guards_of_inlined: int = 0
     builds_with_baton: bool = True
     guards_parameters: bool = True
     unrolled_size: str = "shape"
     quotes_lines: bool = True
     names_refused: bool = True
+    names_types: bool = True
+    names_freed: bool = True
     break_message: str = 'msg="{}"'
 
 
@@ -54,11 +55,12 @@ _VERSIONS = {
         unrolled_size="python_value",
         quotes_lines=False,
         names_refused=False,
+        names_types=False,
         break_message="",
     ),
     (2, 8): Reports(missing=("cache_verdicts",), guards_parameters=False),
-    (2, 11): Reports(threads=1, guards_parameters=False),
-    (2, 15): Reports(guards_of_inlined=2, builds_with_baton=False),
+    (2, 11): Reports(threads=1, guards_parameters=False, names_freed=False),
+    (2, 15): Reports(builds_with_baton=False),
 }
 
 _INSTALLED = tuple(map(int, re.findall(r"\d+", metadata.version("torch"))[:2]))

@@ -179,11 +179,12 @@ def started(
     launcher: Sequence[str] = (),
     fresh: bool = False,
     plain: bool = False,
+    finalizes: bool = False,
 ) -> subprocess.Popen[str] | Forked:
     """Start ``script`` in a new process, which writes its errors to the file ``errors``."""
     with errors.open("w") as stderr:
         if not fresh and (preloaded := _fork(env, plain=plain)):
-            return preloaded.start(script, cwd, env, stderr.fileno())
+            return preloaded.start(script, cwd, env, stderr.fileno(), finalizes=finalizes)
         return subprocess.Popen(
             [sys.executable, *launcher, str(script)],
             env=env,

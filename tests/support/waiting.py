@@ -16,9 +16,10 @@ from support.records import environment
 
 _PATIENT = """
 import sys
-from warmwatch_monitor.client import daemon, events
-from warmwatch_monitor.wait import waiter
+from warmwatch_monitor.client import answers, daemon, events
+from warmwatch_monitor.commands import wait as waiter
 daemon.ANSWER_SECONDS = daemon.CONNECT_SECONDS = events.CONNECT_SECONDS = 120.0
+answers.HUNG_SECONDS = 120.0
 events.SILENT_SECONDS = waiter._ABSENCE_SECONDS = waiter._RARE_SECONDS = 86400.0
 from warmwatch_monitor.__main__ import main
 sys.argv[0] = "warmwatch"

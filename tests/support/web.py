@@ -51,13 +51,6 @@ def ask(
         connection.close()
 
 
-def basic(name: str, password: str) -> str:
-    """The value of the header."""
-    import base64
-
-    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
-
-
 class Authority:
     """Signs certificates; its own is ``file``."""
 
@@ -83,6 +76,11 @@ class Authority:
             *("-CAcreateserial", "-out", cert, "-extfile", names),
         )
         return cert, key
+
+    def options(self, name: str) -> tuple[str, ...]:
+        """Options of a daemon that serves with such a certificate."""
+        cert, key = self.sign(name)
+        return "--tls-cert", str(cert), "--tls-key", str(key)
 
     def trusted(self) -> ssl.SSLContext:
         """For a client that trusts what this authority signs."""

@@ -47,20 +47,32 @@ class _PackageFinder(object):
 
 def _attach():
     try:
-        if not _is_helper():
-            _skip_namespace_package()
+        if not _is_helper() and _is_found():
             import warmwatch.lifecycle.launched  # noqa: F401
     except Exception as error:  # noqa: BLE001 - the import is the training's, not ours
         _complain("warmwatch: could not attach (%r); the training goes on\n" % (error,))
 
 
-def _skip_namespace_package():
-    """Prefer the package to a folder named ``warmwatch``, such as a checkout next to the script."""
+def _is_found():
+    """Whether ``import warmwatch`` finds the package, and nothing of the program's.
+
+    The package comes before a folder of that name, such as a checkout next to the script. A module
+    of that name may be the script itself, which would run a second time.
+    """
     from importlib.machinery import PathFinder
 
-    found = PathFinder.find_spec("warmwatch")
-    if found is not None and found.origin is None:  # a namespace package
+    item = PathFinder.find_spec("warmwatch")
+    if item is None:
+        return True
+    if item.origin is None:  # a namespace package
         sys.meta_path.insert(0, _PackageFinder())
+    elif item.submodule_search_locations is None:
+        _complain(
+            "warmwatch: not attached: %s has the name of warmwatch's package; rename it\n"
+            % item.origin
+        )
+        return False
+    return True
 
 
 def _complain(line):
@@ -72,12 +84,12 @@ def _complain(line):
 
 def _is_helper():
     """Whether this process runs one of PyTorch's own programs."""
-    words = iter(sys.orig_argv[1:])
-    for word in words:
+    arguments = iter(sys.orig_argv[1:])
+    for word in arguments:
         if word in ("-X", "-W", "--check-hash-based-pycs"):
-            next(words, None)
+            next(arguments, None)
         elif word == "-m":
-            return next(words, "").startswith(_COMPILERS[1:])
+            return next(arguments, "").startswith(_COMPILERS[1:])
         elif not word.startswith("-"):
             return _COMPILERS[0] in word
         elif word.startswith("-c"):

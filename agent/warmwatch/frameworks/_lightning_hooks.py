@@ -33,7 +33,7 @@ class Hooks:
         if trainer.global_step == self._step:
             return
         self._step = trainer.global_step
-        if next(one for one in trainer.callbacks if isinstance(one, Hooks)) is self:
+        if next(callback for callback in trainer.callbacks if isinstance(callback, Hooks)) is self:
             warmwatch.step()
 
     @guarded
@@ -55,7 +55,9 @@ class Hooks:
 def _name_of(trainer: Any) -> str | None:
     """The run's name from a logger; all ranks must get the same."""
     alone = trainer.world_size == 1
-    loggers = (one for one in trainer.loggers if alone or type(one).__name__ in _SAME_IN_ALL_RANKS)
+    loggers = (
+        value for value in trainer.loggers if alone or type(value).__name__ in _SAME_IN_ALL_RANKS
+    )
     names = (getattr(logger, "name", None) for logger in loggers)
     return next((str(name) for name in names if name not in _UNNAMED), None)
 

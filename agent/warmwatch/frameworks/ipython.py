@@ -15,7 +15,7 @@ from typing import Any
 from warmwatch._guard import report
 from warmwatch.lifecycle import api
 from warmwatch.notify.console import why_settled
-from warmwatch.shared.phrases import baseline_words, counted, duration, step_length
+from warmwatch.shared.phrases import baseline_words, counted, duration, took
 from warmwatch.shared.record import PHASES, PROGRESS, Slot
 
 _INTERVAL = 1.0  # seconds between two updates
@@ -147,7 +147,7 @@ def answer(slot: Slot, state: str, steps_before: int = 0, compiled: float = 0.0)
     if compiled >= _LEAST_SHOWN:
         steps += f", {duration(compiled)} of compiling"
     length = slot.recent_step_ns or slot.typical_step_ns
-    speed = f"{step_length(length / 1e9)} a step" if length else ""
+    speed = f"{took(length / 1e9)} a step" if length else ""
     if state == "warm":
         if slot.compile.settled == slot.compile.begun + 1 and not slot.steps.steps:
             return f"warm: {why_settled(slot)}"

@@ -18,7 +18,7 @@ from warmwatch.frameworks._reporting import (
     mark_steps_by_hand,
     suggest,
 )
-from warmwatch.process.run_name import launcher_run
+from warmwatch.shared.run_name import launcher_run
 
 if TYPE_CHECKING:
     from torchtitan.trainer import Trainer
@@ -87,8 +87,8 @@ def _suggest_work(trainer: Any, before: int) -> None:
         return
     flops = metrics.num_flops_per_token * tokens
     # no MFU for a quantized model, as in torchtitan: its peak is unknown
-    known = flops > 0 and not metrics.has_quantization
-    suggest(tokens_per_step=tokens, flops_per_step=flops if known else None)
+    value = flops > 0 and not metrics.has_quantization
+    suggest(tokens_per_step=tokens, flops_per_step=flops if value else None)
 
 
 def _saving(checkpointer: Any) -> Callable[..., Any]:

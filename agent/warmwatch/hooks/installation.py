@@ -82,7 +82,11 @@ class Hooks:
 
     def functions(self) -> list[Callable[..., Any]]:
         """The agent's functions that Dynamo must skip."""
-        return [one for installed in tuple(self._installed.values()) for one in installed.functions]
+        return [
+            function
+            for installed in tuple(self._installed.values())
+            for function in installed.functions
+        ]
 
     def exclude(self, name: str) -> None:
         """Remove one hook; if it is not installed yet, never install it."""
@@ -116,11 +120,11 @@ class Hooks:
 
     def counters(self) -> dict[str, int]:
         """PyTorch's cumulative counters."""
-        return {name: value for found in self._each("counters") for name, value in found.items()}
+        return {name: value for item in self._each("counters") for name, value in item.items()}
 
     def graph_breaks(self) -> dict[str, int]:
         """The count of graph breaks by reason."""
-        return {why: count for found in self._each("graph_breaks") for why, count in found.items()}
+        return {why: count for value in self._each("graph_breaks") for why, count in value.items()}
 
     def break_place(self, reason: str) -> dict[str, Any]:
         """The place of this reason's last break; empty if unknown."""
@@ -142,9 +146,9 @@ class Hooks:
         """Which code that was compiled ahead of time runs."""
         return {kind for kinds in self._each("precompiled") for kind in kinds}
 
-    def uncompiled(self) -> tuple[int, int]:
-        """Calls of compiled functions that a stance ran eagerly, and that it refused."""
-        return next(filter(any, self._each("uncompiled")), (0, 0))
+    def uncompiled(self) -> tuple[int, ...]:
+        """Calls of compiled functions under stances (see ``Installed``)."""
+        return next(filter(any, self._each("uncompiled")), (0, 0, 0))
 
     def compiled_calls(self, evaluating: bool) -> int | None:
         """Calls that ran compiled during evaluations; ``evaluating``: count them from now on."""
@@ -159,11 +163,14 @@ class Hooks:
 
         Most hooks provide none or one, so the providers are looked up once.
         """
-        known = self._providers  # the present dict: another thread may replace it meanwhile
-        providers = known.get(what)
+        groups = self._providers  # the present dict: another thread may replace it meanwhile
+        providers = groups.get(what)
         if providers is None:
-            found = [(name, getattr(one, what)) for name, one in tuple(self._installed.items())]
-            providers = known[what] = [pair for pair in found if pair[1] is not None]
+            pairs = [
+                (name, getattr(installed, what))
+                for name, installed in tuple(self._installed.items())
+            ]
+            providers = groups[what] = [pair for pair in pairs if pair[1] is not None]
         for name, provide in providers:
             try:
                 yield provide(*args)
@@ -176,9 +183,9 @@ def is_imported(module: str) -> bool:
 
     A replacement in ``sys.modules`` need not be a module.
     """
-    if (found := loaded(module)) is None:
+    if (value := loaded(module)) is None:
         return False
-    return not getattr(getattr(found, "__spec__", None), "_initializing", False)
+    return not getattr(getattr(value, "__spec__", None), "_initializing", False)
 
 
 class ImportWatch:
@@ -198,9 +205,9 @@ class ImportWatch:
             sys.meta_path.insert(0, self)
         for module in there:
             self._report(module)
-        for found in [sys.modules.get(module) for module in tuple(self._awaited)]:
-            if is_lazy(found):
-                self._try_listen(object.__getattribute__(found, "__spec__"))
+        for result in [sys.modules.get(module) for module in tuple(self._awaited)]:
+            if is_lazy(result):
+                self._try_listen(object.__getattribute__(result, "__spec__"))
 
     def check(self) -> None:
         """Report modules whose import began before the start, or that another finder found."""
@@ -276,8 +283,8 @@ def _spec_of(
     """What ``finder`` finds, called as Python calls it; an old one may lack ``find_spec``."""
     find_spec = getattr(finder, "find_spec", None)
     if find_spec is not None:
-        found: ModuleSpec | None = find_spec(name, path, target)
-        return found
+        spec: ModuleSpec | None = find_spec(name, path, target)
+        return spec
     find_module = getattr(finder, "find_module", None)
     if find_module is None or sys.version_info >= (3, 12):  # Python skips it too
         return None

@@ -99,7 +99,7 @@ class Listener:
         """A model was put back into training mode, after :meth:`evaluation_began`."""
 
     def fallback(self, values: Mapping[str, Any]) -> None:
-        """A frame hit the recompile limit."""
+        """Some calls of a function run eagerly; ``setting``: why, see ``shared/fallbacks.py``."""
 
     def cudagraph_skipped(self, reason: str, where: Mapping[str, Any]) -> None:
         """CUDA graphs were skipped for ``reason``, PyTorch's text, which no compilation record has.
@@ -163,7 +163,8 @@ class Installed:
         functions: agent functions that other code calls, of hook points that may precede Dynamo.
             They are hidden from Dynamo as soon as it is imported.
         disabled: which of ``record.DISABLED`` turns compilation off now.
-        uncompiled: calls of compiled functions that a stance ran eagerly, and that it refused.
+        uncompiled: calls of compiled functions that a stance ran eagerly, that one refused, and all
+            calls under ``eager_on_recompile``.
         compiled_calls: calls that ran compiled during evaluations; its argument: count from now on.
         lacks: names found missing since the installation, by what has compiled.
         memory: bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty if unknown.
@@ -182,7 +183,7 @@ class Installed:
     lacks: Callable[[], Sequence[str]] | None = None
     disabled: Callable[[], str] | None = None
     memory: Callable[[], tuple[int, ...]] | None = None
-    uncompiled: Callable[[], tuple[int, int]] | None = None
+    uncompiled: Callable[[], tuple[int, ...]] | None = None
     compiled_calls: Callable[[bool], int] | None = None
     optimizers: Callable[[], bool] | None = None
     precompiled: Callable[[], tuple[str, ...]] | None = None

@@ -50,6 +50,8 @@ _TOKEN = re.compile(
       | <class[ ]'[\w.<>]+'>
       | \bdevice\(type='(?:cpu|cuda|xpu|mps|hpu|xla|meta)'
       )
+      # the object itself, not its class, as torch 2.11 writes it
+    | (?<=\d\),[ ]type=)(?!<class[ ]')(?P<object>.+?)(?=[ ]{{2}}\#[ ]|$)
     | {_BEGINS}(?:(?P<string>{_STRING})|(?P<torn>['"].*))
     | (?<![\w.+@~/\\)\]-])(?:~|[A-Za-z]:)?(?:[/\\][\w.+@-]*)*[/\\](?P<base>[\w.+@-]+)
     | (?<![\w.+@~/\\-])(?:[\w.+@-]+[/\\])+(?P<script>[\w.+@-]+\.py)\b
@@ -64,7 +66,9 @@ _RAISED = re.compile(
 )
 # What PyTorch's explanation of a graph break says that Dynamo cannot trace.
 _EXPLAINED = re.compile(
-    r"\b(?:[Oo]perator|method|function|breaks on|calling) `([A-Za-z_][\w.]{0,80})(?:\(\))?`"
+    r"\b(?:[Oo]perator|method|function|builtin|breaks on|calling) "
+    r"`([A-Za-z_][\w.]{0,80}?)\.?(?:\(\))?`"
+    r"(?: in file `[^`\n]{0,400}?([\w-]{1,80}\.py)`)?"
 )
 # Lines of an exception: PyTorch's hints, and the exception that a backend raised.
 _HINT = re.compile(r"^ {0,4}Hint: (.{1,600})$", re.MULTILINE)
@@ -78,7 +82,8 @@ _NO_HELP = (
     "Please report an issue",
 )
 _FIELD = re.compile(r"""\[(['"])([a-z_]{1,32})\1\]""")
-_ENTRY = re.compile(r"\s*!?\d[\d/_]*:\s")
+_ENTRY = re.compile(r"\s*!?\d+/\d[\d/_]*:\s")
+_FUNCTION = ("<function ", "<built-in ", "<bound method ")  # their repr()
 # PyTorch's own lines that set a condition on a size, such as `(_inductor/codegen/cpp.py:7 in f)`
 _OWN = r"\(_\w+(?:/\w+)+\.py:\d+ in [\w.<>]+\)"
 _OWNS = rf"(?P<own>{_OWN}(?: and {_OWN})*)"
@@ -122,7 +127,8 @@ def guard(line: str) -> str:
 
 @lru_cache(maxsize=1024)
 def graph_break(text: str) -> str:
-    """The reason of a graph break: the first line, and the name of what Dynamo cannot trace.
+    """The reason of a graph break: the first line, and the name of what Dynamo cannot trace, with
+    its file.
 
     From torch 2.7 on, the explanation below that line has the name: "Failed to trace builtin
     operator", "... how to trace builtin operator `print` with ...". Leaves out the message of an
@@ -132,6 +138,7 @@ def graph_break(text: str) -> str:
     reduced, _ = _scanned(first[:_LOOKED_AT])
     named = _EXPLAINED.search(explanation[:_LOOKED_AT])
     name = f" `{named[1]}`" if named and named[1] not in reduced else ""
+    name += f" in {named[2]}" if named and named[2] else ""
     return _cut(_RAISED.sub(r"\1: ...", reduced), _BREAK_LIMIT - len(name)) + name
 
 
@@ -155,9 +162,9 @@ def hint(text: str) -> str | None:
 
     From torch 2.7 on, such a line follows the reason of a graph break.
     """
-    for found in _HINT.finditer(text[:_HINTS_LOOKED_AT]):
-        if not found[1].startswith(_NO_HELP):
-            return _cut(_scanned(found[1])[0], _BREAK_LIMIT)
+    for match in _HINT.finditer(text[:_HINTS_LOOKED_AT]):
+        if not match[1].startswith(_NO_HELP):
+            return _cut(_scanned(match[1])[0], _BREAK_LIMIT)
     return None
 
 
@@ -200,6 +207,8 @@ def _reduced(token: re.Match[str]) -> str:
         return f"{token['lead']}'{_tensor(token['name'])}'"
     if token["string"] or token["torn"]:
         return HIDDEN
+    if token["object"]:
+        return "<class 'function'>" if token["object"].startswith(_FUNCTION) else HIDDEN
     if token["number"]:
         return f"{token['number'][:_DIGITS]}..."
     return token["code"] or token["base"] or token["script"]
@@ -233,12 +242,12 @@ def _place(comment: str) -> str:
     last = comment.rpartition("  # ")[2].rstrip()
     if own := _OWN_ALONE.fullmatch(last):
         return f"  # {own[0]}"
-    found = _PLACE.fullmatch(last)
-    base = _base(found["path"]) if found else ""
-    if not found or not _FILE.fullmatch(base):
+    match = _PLACE.fullmatch(last)
+    base = _base(match["path"]) if match else ""
+    if not match or not _FILE.fullmatch(base):
         return ""
-    own_places = f" {found['own']}" if found["own"] else ""
-    return f"  # {base}:{found['line']} in {found['name']}{own_places}"
+    own_places = f" {match['own']}" if match["own"] else ""
+    return f"  # {base}:{match['line']} in {match['name']}{own_places}"
 
 
 def _base(path: str) -> str:

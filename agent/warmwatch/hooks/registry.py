@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.compilers import child_processes, cpp_extension, triton_kernels
+from warmwatch.hooks.compilers import child_processes, cpp_extension, export, triton_kernels
 from warmwatch.hooks.dynamo import (
     compilations,
     compile_calls,
@@ -82,6 +82,7 @@ AHEAD: tuple[tuple[str, Install], ...] = (("precompiled", precompiled.install),)
 OTHER_COMPILERS: Mapping[str, tuple[str, Install]] = {
     "triton": ("triton", triton_kernels.install),
     "torch.utils.cpp_extension": ("cpp_extension", cpp_extension.install),
+    export.MODULE: ("export", export.install),
     precompiled.MODULES[0]: ("precompiled_aoti", precompiled.install_late),
     precompiled.MODULES[1]: ("precompiled_package", precompiled.install_late),
     precompiled.TENSORRT: ("precompiled_tensorrt", precompiled.install_late),

@@ -18,6 +18,7 @@ from warmwatch.ledger.counters import CounterStore, PytorchState
 from warmwatch.ledger.repeating import Repeating
 from warmwatch.shared import record
 from warmwatch.shared.bounded import Bounded
+from warmwatch.shared.fallbacks import DISABLED, FLEX, cause_of, function_of
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
 ROOM = 512 * 1024  # of packed components in a process's journal
@@ -28,6 +29,7 @@ _LOOKED_AT = 4_000  # characters of a text
 _PART = re.compile(r"\[([a-z2-7]{6,})\] ([A-Za-z_]\w{0,79})(?:\[([\w.]{1,80})\])?(?=:)")
 _WHOLE_NAME = re.compile(r"\[([a-z2-7]{6,})\] ([A-Za-z_]\w{0,79})")
 _INDEX = re.compile(r"(device\(type='(?:cuda|xpu)', index=|device='?(?:cuda|xpu):)(\d{1,4})")
+_OTHER_CAUSES = {FLEX: "unfused", DISABLED: "skipped"}  # counted in a word of its own
 _INPUTS = "example_inputs"
 DEVICE = "device_index"
 
@@ -37,16 +39,16 @@ def named(lines: Sequence[str]) -> dict[str, str]:
     parts: dict[str, str] = {}
     indices: set[str] = set()
     for line in lines[:MOST]:
-        if (found := _PART.match(line)) is not None:
-            name = found[2] if found[3] is None else f"{found[2]}[{found[3]}]"
-        elif (found := _WHOLE_NAME.match(line)) is not None:
-            name = f"{found[2]}[...]"  # a key of a dict may be any text
+        if (match := _PART.match(line)) is not None:
+            name = match[2] if match[3] is None else f"{match[2]}[{match[3]}]"
+        elif (match := _WHOLE_NAME.match(line)) is not None:
+            name = f"{match[2]}[...]"  # a key of a dict may be any text
         else:
             continue
-        parts[name] = found[1][:_HASH]
-        if found[2] == _INPUTS and (on := _INDEX.findall(line[:_LOOKED_AT])):
+        parts[name] = match[1][:_HASH]
+        if match[2] == _INPUTS and (on := _INDEX.findall(line[:_LOOKED_AT])):
             indices.update(index for _, index in on)
-            parts[name] = _hash(_INDEX.sub(r"\1", line[found.end() : _LOOKED_AT]))
+            parts[name] = _hash(_INDEX.sub(r"\1", line[match.end() : _LOOKED_AT]))
     if indices:
         parts[DEVICE] = ",".join(sorted(indices))[:_HASH]
     return parts
@@ -118,7 +120,7 @@ class Compilations:
         if memory := self._state.read_memory(now):
             values = {**values, "allocated": memory[0], "reserved": memory[1]}
         self._store.publish(block)
-        self._store.note("compilation", now, {"kind": kind, **values})
+        self._store.note("compilation", now, {"kind": kind, "steps": step - 1, **values})
 
     def _count(self, kind: str, values: Mapping[str, Any]) -> None:
         block = self._block
@@ -147,25 +149,21 @@ class Compilations:
         self._block[word] += 1  # published with the compilation, or at the activity's end
 
     def cache_lookup(self, now: int, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
-        known = {name: values.get(name) for name in ("id", "key", "reason")}
+        fields = {name: values.get(name) for name in ("id", "key", "reason")}
         parts = self._written_keys.packed(cache, values.get("lines") or [])
-        self._store.note("cache", now, {"cache": cache, "verdict": verdict, **known, **parts})
+        self._store.note("cache", now, {"cache": cache, "verdict": verdict, **fields, **parts})
 
     def fallback(self, now: int, values: Mapping[str, Any]) -> None:
-        """Count a frame once: with ``fullgraph=True`` PyTorch raises at each call that does not
-        fit.
-
-        A frame's number does not identify it: ``torch._dynamo.reset()`` restarts the numbers.
-        """
-        frame, _, _ = str(values.get("id") or "").rpartition("/")
-        key = (frame, *(values.get(of) for of in ("name", "file", "line")))
-        if key in self._at_limit:
+        """Count each function once."""
+        if (key := function_of(values)) in self._at_limit:
             return
         self._at_limit[key] = True
+        if (word := _OTHER_CAUSES.get(cause_of(values.get("setting")))) is not None:
+            self._block[AT[word]] += 1
         row, steps = self._repeating.of(values)
-        known = {name: value for name, value in values.items() if name != "code"}
-        known.update(steps=self._store.steps(), in_a_row=row, in_steps=steps)
-        self._counters.count("fallbacks", "fallback", now, known)
+        fields = {name: value for name, value in values.items() if name != "code"}
+        fields.update(steps=self._store.steps(), in_a_row=row, in_steps=steps)
+        self._counters.count("fallbacks", "fallback", now, fields)
 
     def cudagraph_skipped(self, now: int, values: Mapping[str, Any]) -> None:
         self._state.count_skips()

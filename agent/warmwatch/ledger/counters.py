@@ -113,6 +113,7 @@ def paused_ns(block: array[int], now: int) -> int:
 _MOST_BREAKS = 100  # reasons that are reported: some contain a place each
 _MOST_BREAK_LINES = 1_000  # a function that is compiled again breaks again
 _SKIPS = "cudagraph_skips"
+_UNCOMPILED = ("eager_calls", "refused_calls", "on_recompile_calls")
 
 
 class PytorchState:
@@ -133,7 +134,7 @@ class PytorchState:
         self.on_purpose: Callable[[], bool] = lambda: False
         self._before: Mapping[str, int] = {}
         self._breaks: Mapping[str, int] = {}
-        self._uncompiled: tuple[int, int] = (0, 0)
+        self._uncompiled: tuple[int, ...] = (0,) * len(_UNCOMPILED)
         self._was_on_purpose = False
         self._reported_breaks: dict[str, int] = {}
         self._break_lines = 0
@@ -166,8 +167,8 @@ class PytorchState:
                 rises[reason] = rises.get(reason, 0) + rise
                 texts[reason] = text
         for reason, rise in rises.items():
-            known = reason in self._reported_breaks or len(self._reported_breaks) < _MOST_BREAKS
-            if known and self._break_lines < _MOST_BREAK_LINES:
+            is_known = reason in self._reported_breaks or len(self._reported_breaks) < _MOST_BREAKS
+            if is_known and self._break_lines < _MOST_BREAK_LINES:
                 self._break_lines += 1
                 count = self._reported_breaks[reason] = self._reported_breaks.get(reason, 0) + rise
                 where = self._pytorch.break_place(texts[reason])
@@ -188,14 +189,14 @@ class PytorchState:
         return rose or block[AT["disabled"]] != before
 
     def _count_uncompiled(self, *, counts: bool) -> bool:
-        """Whether a stance ran or refused further calls; calls of a baseline do not count."""
+        """Whether a stance affected further calls; calls of a baseline do not count."""
         block, now = self._block, self._pytorch.uncompiled()
         rises = [max(0, new - old) for new, old in zip(now, self._uncompiled, strict=True)]
         self._uncompiled = now
         if not counts or not any(rises):
             return False
         steps = self._store.steps()
-        for name, rise in zip(("eager_calls", "refused_calls"), rises, strict=True):
+        for name, rise in zip(_UNCOMPILED, rises, strict=True):
             if rise:
                 block[AT[f"{name}_since"]] = block[AT[f"{name}_since"]] or steps + 1
                 block[AT[name]] += rise
@@ -219,10 +220,10 @@ class PytorchState:
 
     def read_memory(self, now: int) -> tuple[int, ...]:
         """Record the allocator's present figures; returns its bytes, by ``record.MEMORY``."""
-        found = self._pytorch.memory()
-        if not found:
+        numbers = self._pytorch.memory()
+        if not numbers:
             return ()
-        *sizes, retries = found
+        *sizes, retries = numbers
         self._block[AT["memory"] : AT["memory"] + len(sizes)] = array("Q", sizes)
         self._block[AT["allocator_retries"]] = 1 + retries
         self._block[AT["memory_ns"]] = now

@@ -193,11 +193,11 @@ class Ledger:
     def graph_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
         """The calling thread compiles a graph with these floating-point operations."""
         thread = threading.get_ident()
-        known = self._flops.get(thread, {"flops": 0})
-        both = None if flops is None or known["flops"] is None else known["flops"] + flops
-        self._flops[thread] = known = {**known, "flops": both}
+        flop = self._flops.get(thread, {"flops": 0})
+        both = None if flops is None or flop["flops"] is None else flop["flops"] + flops
+        self._flops[thread] = flop = {**flop, "flops": both}
         if excluded:
-            known["excluded"] = list(dict.fromkeys((*known.get("excluded", ()), *excluded)))[:8]
+            flop["excluded"] = list(dict.fromkeys((*flop.get("excluded", ()), *excluded)))[:8]
 
     def cached(self, cache: str, *, hit: bool) -> None:
         """A lookup in a cache that PyTorch's counters leave out, within an activity."""
@@ -209,7 +209,7 @@ class Ledger:
         self._queue.post(self._compilations.cache_lookup, now, cache, verdict, values)
 
     def fallback(self, values: Mapping[str, Any]) -> None:
-        """A frame hit the recompile limit, or calls ``flex_attention`` uncompiled."""
+        """Some calls of a function run eagerly; see ``shared/fallbacks.py``."""
         now = self._clock()
         if "limit" in values:
             values = {**values, **self._compiling.refused(threading.get_ident())}

@@ -1,7 +1,8 @@
 """Saving, evaluation and waiting for data: time that belongs to no step.
 
-Nested saves count once. Saves on a thread other than the training's do not pause it: they are
-recorded as background saves. Compile time inside a pause is subtracted from the step only once.
+Nested saves count once. A save within an evaluation counts as saving only. Saves on a thread other
+than the training's do not pause it: they are recorded as background saves. Compile time inside a
+pause is subtracted from the step only once.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def training_thread() -> int:
     ``threading`` did not start. The training waits for it, most likely on the main thread.
     """
     this = threading.get_ident()
-    known = getattr(threading, "_active", {}).get(this)  # without the lock of ``enumerate``
-    ours = known is not None and type(known).__name__ != "_DummyThread"
+    value = getattr(threading, "_active", {}).get(this)  # without the lock of ``enumerate``
+    ours = value is not None and type(value).__name__ != "_DummyThread"
     return this if ours else threading.main_thread().ident or this
 
 
@@ -68,7 +69,10 @@ class PauseCounters:
         """
         if what == SAVING and training not in (None, thread):
             return self._background.began(thread, now)
-        return self._kinds[what].began(thread, now, training, steps, by_eval)
+        changed = self._kinds[what].began(thread, now, training, steps, by_eval)
+        if changed and what == SAVING:
+            self._add(self._kinds[EVALUATING].interrupted(now, steps), now)
+        return changed
 
     def ended(self, what: str, thread: int, now: int, steps: int, by_train: bool = False) -> bool:
         """``thread`` ended the pause that it began last; returns whether a counter changed.
@@ -84,13 +88,19 @@ class PauseCounters:
         if kind.is_over(steps):
             return kind.forget()
         since = kind.ended(thread, now)
+        self._add(since, now)
+        if since and what == SAVING:
+            self._kinds[EVALUATING].goes_on(now, steps)
+        return bool(since)
+
+    def _add(self, since: int, now: int) -> None:
+        """A pause from ``since`` to ``now``, or a part of one; 0: none."""
         if since:
             # nested or overlapping pauses are one
             while self._ended and self._ended[-1][1] > since:
                 since = min(since, self._ended.pop()[0])
             self._ended.append((since, now))
             del self._ended[:-_MOST_ENDED]
-        return bool(since)
 
     def length_since(self, step_ns: int) -> int:
         """Total length of the pauses that began after a step, marked at ``step_ns``, and ended."""
@@ -100,7 +110,7 @@ class PauseCounters:
 
     def behind(self, steps: int) -> dict[str, int]:
         """Nanoseconds of each kind after step number ``steps`` and before the next one."""
-        return {what: one.behind(steps) for what, one in self._kinds.items()}
+        return {what: pause.behind(steps) for what, pause in self._kinds.items()}
 
 
 class _Background:
@@ -155,6 +165,8 @@ class _Pause:
         if self.is_over(steps):
             self._thread = None
         if self._thread == thread:
+            if by_eval:
+                return False
             # A framework that has called ``eval()`` ends what it reports itself: Lightning restores
             # the mode without ``train()``.
             self._depth += not self.by_eval
@@ -183,15 +195,29 @@ class _Pause:
         if self._depth:
             return 0
         block, self._thread = self._block, None
-        since = block[self._since]
-        took = max(0, now - since)
-        block[self._total] += took
-        self._latest = self._steps, took + self.behind(self._steps)
-        block[self._since] = 0
+        since = self._counted(now) or now
         block[self._until] = now
         if self._count is not None:
             block[self._count] += 1
         return since
+
+    def _counted(self, now: int) -> int:
+        """Count the present one up to ``now``; returns its begin, 0 if it is interrupted."""
+        since = self._block[self._since]
+        took = max(0, now - since) if since else 0
+        self._block[self._total] += took
+        self._latest = self._steps, took + self.behind(self._steps)
+        self._block[self._since] = 0
+        return since
+
+    def interrupted(self, now: int, steps: int) -> int:
+        """Another kind begins within the present one; returns its begin, 0 if there is none."""
+        return 0 if self._thread is None or self.is_over(steps) else self._counted(now)
+
+    def goes_on(self, now: int, steps: int) -> None:
+        """The other kind ended."""
+        if self._thread is not None and not self.is_over(steps):
+            self._block[self._since] = now
 
     def behind(self, steps: int) -> int:
         """Nanoseconds of pauses after step number ``steps`` and before the next one."""

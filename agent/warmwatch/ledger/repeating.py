@@ -55,12 +55,14 @@ class Repeating:
 
     def longest(self, step: int) -> int:
         """The longest row that ``step`` or the step before it ended, of any function."""
-        return max((one.row for one in self._known.values() if one.again >= step - 1), default=0)
+        return max(
+            (steps.row for steps in self._known.values() if steps.again >= step - 1), default=0
+        )
 
     def of(self, values: Mapping[str, Any]) -> tuple[int, int]:
         """Of the function of ``values``: its row, and the number of steps that compiled it."""
-        known = self._known.get(_function(values), _Steps())
-        return known.row, known.number
+        steps = self._known.get(_function(values), _Steps())
+        return steps.row, steps.number
 
 
 def _function(values: Mapping[str, Any]) -> _Function:

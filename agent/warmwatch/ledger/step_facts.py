@@ -78,7 +78,7 @@ class IrregularSteps:
         left_out = self._left_out.before(now)
         if left_out is not None:
             took = self._pauses.behind(int(values["n"]) - 1)
-            parts = {what: ns / 1e9 for what, ns in took.items()}
+            parts = {what: min(ns / 1e9, values["seconds"]) for what, ns in took.items()}
             self._store.note("long_step", now, {**values, **parts, "left_out": left_out})
 
     def slow(self, now: int) -> None:

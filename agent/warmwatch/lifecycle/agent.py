@@ -59,6 +59,7 @@ class Agent:
         self._deferred, self._armed = deferred, False
         self._mode, self._losses = settings.mode, settings.losses
         self._opening = RLock()
+        self._hint = settings.hint and options.get("say") is not False
         self._hooks, parameters = Hooks(), Parameters()
         redaction = redactors(full=settings.full_reasons)
         recorded = _record_options(options)
@@ -146,7 +147,7 @@ class Agent:
         before = set(self._hooks.functions())
         self._hooks.install((OTHER_COMPILERS[module],), self.listener)
         if is_imported("torch._dynamo"):
-            hide([one for one in self._hooks.functions() if one not in before])
+            hide([function for function in self._hooks.functions() if function not in before])
         self.record.set_hooks(self._hooks.names, self._hooks.missing)
 
     def _arm_precompiled(self) -> None:
@@ -196,6 +197,9 @@ class Agent:
             self.batches.bind(process.record.writer.buffer, process.ledger)
             on_child_exit(self.finish)
             process.quiet.begun()
+        if self._hint and child_name() is None and process.record.visible:
+            self._hint = False
+            process.announcer.attached()
 
     def end_deferral(self) -> None:
         """Open the record without waiting for a step or compile activity."""

@@ -134,11 +134,11 @@ def _with_agent(where: str, function: Callable[[Agent], T]) -> T | None:
 
     A compiled function may call it after a graph break: Dynamo is off meanwhile.
     """
-    if (found := attached) is None:
+    if (item := attached) is None:
         return None
     from warmwatch.hooks.points import untraced
 
-    result: T | None = untraced(where, lambda: function(found.agent))
+    result: T | None = untraced(where, lambda: function(item.agent))
     return result
 
 

@@ -31,6 +31,7 @@ _DYNAMO = "torch._dynamo"
 _OTHER_COMPILERS = (
     "triton",
     "torch.utils.cpp_extension",
+    "torch.export._trace",
     "torch.export.pt2_archive._package",
     "torch._inductor.package.package",
     "torch_tensorrt.dynamo.runtime",

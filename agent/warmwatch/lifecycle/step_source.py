@@ -93,18 +93,18 @@ class StepSource:
 
     def trains(self, model: Any) -> bool:
         """Whether ``model`` holds all parameters of an optimizer; a part of a model does not."""
-        known = self._models.get(id(model))
-        if known is None or known[0]() is not model:
+        pair = self._models.get(id(model))
+        if pair is None or pair[0]() is not model:
             if len(self._models) >= _MOST_MODELS:
                 self._models.clear()
-            known = weakref.ref(model), self._holds_all(model)
-            self._models[id(model)] = known
-        return known[1]
+            pair = weakref.ref(model), self._holds_all(model)
+            self._models[id(model)] = pair
+        return pair[1]
 
     def _holds_all(self, model: Any) -> bool:
         held = {id(parameter) for parameter in model.parameters()}
-        groups = [getattr(one, "param_groups", ()) for one in self._optimizers.living()]
-        stepped = [{id(p) for group in one for p in group["params"]} for one in groups]
+        groups = [getattr(value, "param_groups", ()) for value in self._optimizers.living()]
+        stepped = [{id(p) for group in value for p in group["params"]} for value in groups]
         return any(ids and ids <= held for ids in stepped)
 
     def _meet(self, optimizer: Any) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from warmwatch._guard import report
+from warmwatch._guard import pass_on, report
 from warmwatch.shared.loaded import loaded
 from warmwatch.shared.record import PHASES, SETTLED_BY, Slot
 
@@ -30,12 +30,13 @@ def put(line: str, *, shown: bool) -> None:
     """Log ``line`` if the logger is enabled, and show it if ``shown``.
 
     Raises:
-        Exception: whatever the user's stream, log handler or progress bar raises.
+        Exception: whatever the user's stream, log handler or progress bar raises, unless the stream
+            is closed or full.
     """
     try:
         if shown and sys.stderr is not None:
             _show(line)
-    finally:  # show it even if the logger raises
+    finally:  # log it even if the stream raises
         if is_logged():
             _logger.info(line)
 
@@ -43,11 +44,26 @@ def put(line: str, *, shown: bool) -> None:
 def _show(line: str) -> None:
     text = f"warmwatch: {line}"
     bars = _bars()
-    if bars is not None:
-        bars.write(text, file=sys.stderr)
-    else:
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
+    try:
+        if bars is not None:
+            bars.write(text, file=sys.stderr)
+        else:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+    except _LOST as error:
+        pass_on(error)
+
+
+_LOST = (OSError, ValueError)  # the program's stream is full or closed: no error of the agent
+
+
+def _is_terminal(stream: Any) -> bool:
+    """Whether a person sees it. A stream that the program put in place may have no such method."""
+    try:
+        return bool(getattr(stream, "isatty", bool)())
+    except _LOST as error:
+        pass_on(error)
+        return False
 
 
 def _bars() -> Any:
@@ -76,6 +92,17 @@ class Announcer:
         self._recompiles = 0
         self._over = False
 
+    def attached(self) -> None:
+        """Name the run of rank 0, if a person at a terminal sees it."""
+        try:
+            if self._rank() == 0 and _is_terminal(sys.stdout) and _is_terminal(sys.stderr):
+                import shlex  # here: most processes print no such line
+
+                run = self._slot().identity.run
+                _show(f"run {run}; in another terminal: warmwatch status {shlex.quote(run)}")
+        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+            report("say", error)
+
     def long(self, since: int, first: bool) -> None:  # noqa: ARG002 - an Alarm's call
         """A compilation takes long."""
         self._print(_long)
@@ -97,7 +124,7 @@ class Announcer:
             )
 
     def fallback(self, values: Mapping[str, Any]) -> None:
-        """A frame hit the recompile limit."""
+        """Some calls of a function run eagerly."""
         self._print(lambda _slot: _fallback(values), wrong=True)
 
     def ended(self, end: End) -> None:
@@ -128,7 +155,7 @@ def _long(slot: Slot) -> str:
 
 
 def _warm(slot: Slot) -> str:
-    from warmwatch.shared.phrases import duration, step_length
+    from warmwatch.shared.phrases import duration, took
 
     counts = slot.compile
     if not counts.begun and counts.precompiled:
@@ -136,7 +163,7 @@ def _warm(slot: Slot) -> str:
     if not counts.begun and not counts.graphs_before:
         return "runs eagerly: no compile activity so far"
     length = slot.recent_step_ns or slot.typical_step_ns
-    speed = f"; {step_length(length / 1e9)} a step" if length else ""
+    speed = f"; {took(length / 1e9)} a step" if length else ""
     if counts.settled == counts.begun + 1:
         return f"warm: {why_settled(slot)}{speed}"
     if not counts.begun:
@@ -192,18 +219,16 @@ def _when(steps: int, values: Mapping[str, Any]) -> str:
 
 
 def _fallback(values: Mapping[str, Any]) -> str:
+    from warmwatch.shared.fallbacks import reason_of, words
     from warmwatch.shared.phrases import place
 
-    what = place(values.get("name"), values.get("file"), values.get("line"))
-    if values.get("setting") == "flex_attention":
-        return f"flex_attention runs unfused in {what or 'a function'}: it is called uncompiled"
-    if values.get("setting") == "disable":
-        return f"torch.compile is turned off by a setting: {what or 'a function'} runs eagerly"
-    return f"{what or 'a frame'} hit the recompile limit: its new inputs run eagerly from now on"
+    where = place(values.get("name"), values.get("file"), values.get("line"))
+    fullgraph = values.get("fullgraph") is True
+    return words(reason_of(values.get("setting")), where, fullgraph=fullgraph)
 
 
 def _summary(slot: Slot, end: End) -> str:
-    from warmwatch.shared.phrases import counted, duration, step_length
+    from warmwatch.shared.phrases import counted, duration, took
 
     counts, steps = slot.compile, slot.steps.steps
     spent = sum(counts.phase_ns) / 1e9
@@ -212,7 +237,7 @@ def _summary(slot: Slot, end: End) -> str:
     if recompiles := sum(counts.recompiles):
         parts.append(counted(recompiles, "recompile"))
     if length := slot.typical_step_ns:
-        parts.append(f"{step_length(length / 1e9)} a clean step (whole run)")
+        parts.append(f"{took(length / 1e9)} a clean step (whole run)")
     return f"{_how(end)} after {counted(steps, 'step')}: {', '.join(parts)}"
 
 

@@ -74,40 +74,40 @@ class StackWriter:
 
     def _look(self, since: int) -> Stacks:
         phase, compiling = self._phase(), frozenset(self._compiling())
-        found = _threads(compiling)
+        threads = _threads(compiling)
         return Stacks(
             at_ns=monotonic_ns(),
             since_ns=since,
             phase=PHASES[phase - 1] if phase else None,
-            threads=tuple(found[:MOST_THREADS]),
-            threads_left_out=max(0, len(found) - MOST_THREADS),
+            threads=tuple(threads[:MOST_THREADS]),
+            threads_left_out=max(0, len(threads) - MOST_THREADS),
         )
 
 
 def _threads(compiling: Collection[int]) -> list[ThreadStack]:
     """Every thread but the agent's: those that compile first, then the main one."""
-    main, found = main_thread().ident, []
+    main, result = main_thread().ident, []
     for ident, innermost in sys._current_frames().items():
         frames, ours = _frames(innermost)
         if ident == get_ident() or (ours and ident != main):
             continue
         included, left_out = cut(frames)
-        found.append(
+        result.append(
             ThreadStack(
                 frames=included, left_out=left_out, main=ident == main, compiles=ident in compiling
             )
         )
-    return sorted(found, key=lambda one: (not one.compiles, not one.main))
+    return sorted(result, key=lambda stack: (not stack.compiles, not stack.main))
 
 
 def _frames(frame: FrameType | None) -> tuple[list[Frame], bool]:
     """Frames, innermost first; and whether it is a thread of the agent. Keeps no frame alive."""
-    found: list[Frame] = []
+    frames: list[Frame] = []
     module = ""
-    while frame is not None and len(found) < _DEEPEST:
+    while frame is not None and len(frames) < _DEEPEST:
         code = frame.f_code
         name = getattr(code, "co_qualname", code.co_name)  # since 3.11, with its class
-        found.append(Frame(name, code.co_filename.rpartition("/")[2], frame.f_lineno or 0))
+        frames.append(Frame(name, code.co_filename.rpartition("/")[2], frame.f_lineno or 0))
         module = str(frame.f_globals.get("__name__", ""))
         frame = frame.f_back
-    return found, module.startswith("warmwatch.")
+    return frames, module.startswith("warmwatch.")

@@ -22,6 +22,7 @@ from warmwatch.process.process_tree import (
 from warmwatch.process.settings import bounded
 from warmwatch.process.torch_state import distributed
 from warmwatch.shared.clock_origin import boot_id, clock_offset_ns
+from warmwatch.shared.deployment import labels_of
 from warmwatch.shared.loaded import loaded
 from warmwatch.shared.record import Identity
 from warmwatch.shared.values import MOST_RANKS, TEXT_LIMIT
@@ -47,9 +48,9 @@ _RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 
 
 def identify(
-    environ: Mapping[str, str], *, run: str, helper: bool = False, **known: Any
+    environ: Mapping[str, str], *, run: str, helper: bool = False, **values: Any
 ) -> Identity:
-    """The identity of this process. ``known`` has further fields of it.
+    """The identity of this process. ``values`` has further fields of it.
 
     ``helper``: this is not a rank but a child of one; its run has a world size of its own.
     """
@@ -72,7 +73,8 @@ def identify(
         python=".".join(map(str, sys.version_info[:3])),
         started_by=environ.get("WARMWATCH_STARTED_BY", ""),
         torch=str(getattr(loaded("torch"), "__version__", "")),
-        **known,
+        labels=labels_of(environ),
+        **values,
     )
 
 
@@ -83,8 +85,8 @@ def _launcher(
         rank, local_rank, world_size = (_number(environ, name) for name in names)
         if rank is not None:
             setters = (name for variable, name in _SETTERS if variable in environ)
-            known = next(setters, launcher) if launcher == "env" else launcher
-            return known, rank, local_rank, world_size
+            text = next(setters, launcher) if launcher == "env" else launcher
+            return text, rank, local_rank, world_size
     return "", None, None, None
 
 

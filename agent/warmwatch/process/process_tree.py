@@ -84,6 +84,12 @@ def _is_forked() -> bool:
     return bool(_forked_by) and ours and os.getppid() == _forked_by
 
 
+def start_directory() -> str | None:
+    """The working directory in which the program was started, also in spawned children of it."""
+    name = getattr(multiprocessing.process, "ORIGINAL_DIR", None)
+    return name if isinstance(name, str) else None
+
+
 def parent_of(pid: int) -> int:
     """The pid of a process's parent; 0 if unknown."""
     if pid == os.getpid():

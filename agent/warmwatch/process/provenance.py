@@ -58,14 +58,14 @@ def _resolved_git(path: Path) -> Path | None:
 def _head(git: Path) -> str:
     common = _read(git / "commondir")
     folders = (git, git / common) if common else (git,)
-    found = _read(git / "HEAD")
+    name = _read(git / "HEAD")
     for _ in range(_MOST_LINKS):
-        if _COMMIT.fullmatch(found):
-            return found
-        ref = found.removeprefix("ref:").strip()
-        if ref == found or not _REF.fullmatch(ref) or ".." in ref:
+        if _COMMIT.fullmatch(name):
+            return name
+        ref = name.removeprefix("ref:").strip()
+        if ref == name or not _REF.fullmatch(ref) or ".." in ref:
             return ""
-        found = _resolved(folders, ref)
+        name = _resolved(folders, ref)
     return ""
 
 
@@ -102,17 +102,17 @@ _NO_ENTRIES = ("locks", ".lock")
 
 def at_start(environ: Mapping[str, str], timeout: float) -> dict[str, Any]:
     """Identity fields that are known when a run begins; empty after ``timeout`` seconds."""
-    known, found, done = dict(environ), list[dict[str, Any]](), locked()
+    values, groups, done = dict(environ), list[dict[str, Any]](), locked()
 
     def look() -> None:
         try:
-            found.append(quietly("provenance", _read_from_disk, known) or {})
+            groups.append(quietly("provenance", _read_from_disk, values) or {})
         finally:
             release(done)
 
     if MaskedThread(look).start():
         done.acquire(timeout=timeout)
-    return found[0] if found else {}
+    return groups[0] if groups else {}
 
 
 def _read_from_disk(environ: Mapping[str, str]) -> dict[str, Any]:

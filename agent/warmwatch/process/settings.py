@@ -57,7 +57,7 @@ def plain_name(name: str) -> str:
 
     Path separators stay: file names are derived from it separately.
     """
-    return "".join(one if one.isprintable() else "_" for one in name[:TEXT_LIMIT])
+    return "".join(text if text.isprintable() else "_" for text in name[:TEXT_LIMIT])
 
 
 def _name(value: Any) -> str:
@@ -121,9 +121,9 @@ def _after_warm(value: Any) -> str:
 def _dtype(value: Any) -> str:
     """The name of a ``torch.dtype`` or str, without importing PyTorch."""
     kind = type(value)
-    known = isinstance(value, str) or (kind.__module__, kind.__name__) == ("torch", "dtype")
-    name = str(value).removeprefix("torch.") if known else ""
-    name = next((one for one in DTYPES if name.startswith(one)), "")  # torch.float8_e4m3fn
+    is_known = isinstance(value, str) or (kind.__module__, kind.__name__) == ("torch", "dtype")
+    name = str(value).removeprefix("torch.") if is_known else ""
+    name = next((text for text in DTYPES if name.startswith(text)), "")  # torch.float8_e4m3fn
     if not name:
         raise _InvalidError(
             f"{_shown(value)}: pass torch.bfloat16, or a str of {', '.join(DTYPES)}"
@@ -186,7 +186,7 @@ class Settings:
             never.
         disabled: do not attach.
         full_reasons: record reasons without redaction (see ``hooks/redaction.py``).
-        say: print console messages in the training's terminal.
+        say: print console messages in the training's terminal. hint: name the run there, once.
         mode: mode of ``torch.compile`` that replaces the program's, or ``None``.
         losses: folder for the losses of ``warmwatch modes``, or ``None``.
         after_warm: ``warn`` or ``raise`` when something compiles after the warm-up, or ``None``.
@@ -202,6 +202,7 @@ class Settings:
     disabled: bool = False
     full_reasons: bool = False
     say: bool = False
+    hint: bool = False
     mode: str | None = None
     losses: str | None = None
     after_warm: str | None = None
@@ -226,6 +227,7 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
         disabled=read.flag("WARMWATCH_DISABLE"),
         full_reasons=read.flag("WARMWATCH_FULL_REASONS"),
         say=read.flag("WARMWATCH_SAY"),
+        hint=not environ.get("WARMWATCH_SAY") and not environ.get("WARMWATCH_STARTED_BY"),
         mode=environ.get("WARMWATCH_MODE") or None,
         losses=environ.get("WARMWATCH_LOSSES") or None,
         after_warm=read.choice("WARMWATCH_AFTER_WARM", AFTER_WARM, "neither warn nor raise"),
@@ -257,9 +259,9 @@ class _Variables:
             self._complain(name, f"not a number of {noun} from 1 to {most:,}; {instead}")
         return count or None
 
-    def choice(self, name: str, known: Sequence[str], problem: str) -> str | None:
+    def choice(self, name: str, names: Sequence[str], problem: str) -> str | None:
         text = self._environ.get(name) or None
-        if text in (None, *known):
+        if text in (None, *names):
             return text
         self._complain(name, problem)
         return None

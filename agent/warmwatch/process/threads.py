@@ -226,7 +226,7 @@ class ActivityWatch:
                 if since != watched:
                     watched, due = since, {alarm: alarm.after for alarm in alarms}
                 age = _age(since)
-                for alarm in [one for one in alarms if age >= due[one]]:
+                for alarm in [item for item in alarms if age >= due[item]]:
                     alarm.act(since, due[alarm] == alarm.after)
                     due[alarm] = 2 * _age(since) if alarm.again else math.inf
                 naps.append(min(due.values()) - _age(since))

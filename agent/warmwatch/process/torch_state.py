@@ -28,8 +28,8 @@ def gpus_in_use() -> tuple[str, ...]:
         devices = [cuda.current_device()]
     else:
         devices = [device for device in range(count) if has_context(device)]
-    found = (uuid_of(cuda.get_device_properties(device)) for device in devices)
-    return tuple(uuid for uuid in found if uuid)
+    generator = (uuid_of(cuda.get_device_properties(device)) for device in devices)
+    return tuple(uuid for uuid in generator if uuid)
 
 
 def uuid_of(properties: Any) -> str:
@@ -86,23 +86,23 @@ def shortest_timeout() -> tuple[float, str] | None:
     module = sys.modules.get("torch.distributed.distributed_c10d")
     if module is None or not own_group():
         return None
-    found: list[tuple[float, str]] = []
+    pairs: list[tuple[float, str]] = []
     with contextlib.suppress(AttributeError, RuntimeError, TypeError):  # private API, may differ
         for group in tuple(module._world.pg_map)[:_MOST_GROUPS]:
-            found.extend(_timeouts(group))
-    return min(found, default=None)
+            pairs.extend(_timeouts(group))
+    return min(pairs, default=None)
 
 
 def _timeouts(group: Any) -> list[tuple[float, str]]:
     """Timeout and backend of a group for each device type; not all backends have a timeout."""
-    found = []
+    result = []
     for device in group._device_types:
         with contextlib.suppress(AttributeError, RuntimeError, TypeError, ValueError):
             backend = group._get_backend(device)
             seconds, name = backend.options._timeout.total_seconds(), str(backend.name()).lower()
             if 0 < seconds < _LONGEST:
-                found.append((float(seconds), name if name in BACKENDS else OTHER))
-    return found
+                result.append((float(seconds), name if name in BACKENDS else OTHER))
+    return result
 
 
 _MOST_THREADS = 1_000_000

@@ -94,14 +94,23 @@ def overwrite_in_place(file: int) -> None:
         pass_on(error)
 
 
-_encoded = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` makes one at each call
+# `json.dumps` makes an encoder at each call
+_encoded = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_LONGEST_TEXT = 4_000  # characters: monitors read no more, and no line that is too long
 
 
 def line_of(event: str, t: int, values: Mapping[str, Any]) -> bytes:
-    """One line of the journal; values that are ``None`` are left out."""
-    present = {k: v for k, v in values.items() if v is not None}
+    """One line of the journal; values that are ``None`` are left out, and long texts are cut.
+
+    ``packed`` is no text: whoever packs it bounds it.
+    """
+    present = {
+        k: v[:_LONGEST_TEXT] if isinstance(v, str) and k != "packed" else v
+        for k, v in values.items()
+        if v is not None
+    }
     line = _encoded({"t": t, "event": event, **present}) + "\n"
-    return line.encode("utf-8", "backslashreplace")
+    return line.encode("utf-8", "replace")  # half a surrogate pair, as of a file name
 
 
 class Journal:

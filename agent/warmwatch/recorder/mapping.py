@@ -86,32 +86,32 @@ def _followed(kinds: dict[str, str], path: str) -> str:
 
     It stops at the first other one, which is not tmpfs in any case.
     """
-    found, rest, links = "/", path.split("/")[:0:-1], 0
-    while rest and _kind(kinds, found) in _SAFE:
+    text, rest, links = "/", path.split("/")[:0:-1], 0
+    while rest and _kind(kinds, text) in _SAFE:
         name = rest.pop()
         if name in ("", ".", ".."):
-            found = os.path.dirname(found) if name == ".." else found  # noqa: PTH120
+            text = os.path.dirname(text) if name == ".." else text  # noqa: PTH120
             continue
-        step = os.path.join(found, name)  # noqa: PTH118
+        step = os.path.join(text, name)  # noqa: PTH118
         try:
             target = "" if _kind(kinds, step) not in _SAFE else os.readlink(step)  # noqa: PTH115
         except OSError as error:  # no link, or nothing there
             pass_on(error)
             target = ""
         if target and (links := links + 1) <= _MOST_LINKS:
-            found = "/" if target.startswith("/") else found
+            text = "/" if target.startswith("/") else text
             rest += target.split("/")[::-1]
         else:
-            found = step
-    return found
+            text = step
+    return text
 
 
 def _is_tmpfs(descriptor: int) -> bool:
     import ctypes  # here: PyTorch imports it; a process that never attaches need not
 
-    found = (ctypes.c_long * (_STATFS_BYTES // ctypes.sizeof(ctypes.c_long)))()
-    done = ctypes.CDLL(None).fstatfs(descriptor, found)
-    return done == 0 and bool(found[0] == _TMPFS)
+    array = (ctypes.c_long * (_STATFS_BYTES // ctypes.sizeof(ctypes.c_long)))()
+    done = ctypes.CDLL(None).fstatfs(descriptor, array)
+    return done == 0 and bool(array[0] == _TMPFS)
 
 
 def _mapped_over(descriptor: int, size: int) -> mmap.mmap:
@@ -132,8 +132,8 @@ def _mapped_over(descriptor: int, size: int) -> mmap.mmap:
     ]
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     access = mmap.PROT_READ | mmap.PROT_WRITE
-    found = call(address, size, access, mmap.MAP_SHARED | _MAP_FIXED, descriptor, 0)
-    if found != address:
+    value = call(address, size, access, mmap.MAP_SHARED | _MAP_FIXED, descriptor, 0)
+    if value != address:
         raise OSError(ctypes.get_errno(), "the slot cannot be mapped")
     return memory
 

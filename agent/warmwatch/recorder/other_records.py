@@ -55,10 +55,10 @@ def prune(directory: Path, *, own: File | None) -> None:
     ``own`` is the slot of this process. It is skipped: opening and closing it would free its lock,
     and it may have the oldest time of all after the clock was set back.
     """
-    found = [
+    pairs = [
         (status.st_mtime, slot) for slot, status in _own_slots(directory) if file_of(status) != own
     ]
-    for _, slot in sorted(found)[: max(0, len(found) + 1 - _MOST_RECORDS)]:
+    for _, slot in sorted(pairs)[: max(0, len(pairs) + 1 - _MOST_RECORDS)]:
         with _skipping(OSError):  # another process may prune at the same time
             with own_folder(slot.parent) as inside:
                 with _opened(record.SLOT, inside) as descriptor:
@@ -118,10 +118,8 @@ def _opened(slot: str | Path, inside: int | None = None) -> Iterator[int]:
 
 
 def _image(descriptor: int) -> bytes:
-    """The bytes of a slot; raises RecordError for an unsupported version."""
-    if not record.SIZE <= (size := os.fstat(descriptor).st_size) <= record.LARGEST_SIZE:
-        raise record.RecordError("not a slot of a supported version")
-    image = os.pread(descriptor, size, 0)
+    """The bytes of a slot; raises RecordError for another version."""
+    image = os.pread(descriptor, record.SIZE, 0)
     record.check_header(image)
     return image
 

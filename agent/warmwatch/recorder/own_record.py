@@ -10,13 +10,8 @@ from typing import Any
 from warmwatch._guard import pass_on, report, warn_once
 from warmwatch.process import provenance
 from warmwatch.process.identity import identify, own_rank
-from warmwatch.process.process_tree import child_name
-from warmwatch.process.run_name import (
-    launcher_run,
-    notebook_of_vscode,
-    program_name,
-    working_directory,
-)
+from warmwatch.process.process_tree import child_name, start_directory
+from warmwatch.process.run_name import notebook_of_vscode, working_directory
 from warmwatch.process.settings import CHANGED, Settings, plain_name
 from warmwatch.process.threads import SerialQueue
 from warmwatch.process.torch_state import (
@@ -30,6 +25,7 @@ from warmwatch.recorder import exit_status
 from warmwatch.recorder.files import Files, opened_beside
 from warmwatch.recorder.writer import Writer
 from warmwatch.shared import places, record
+from warmwatch.shared.run_name import launcher_run, program_name
 
 _TIMEOUT = 1.0  # seconds to wait for a disk at the end, and for the provenance at the start
 # Journal lines that refresh the identity, such as the GPUs in use. All are rare. The first
@@ -118,7 +114,7 @@ class OwnRecord:
             **self._baseline,
             **{**self._options, "run": name},
         )
-        directories = places.directories(os.environ, os.geteuid())
+        directories = places.directories(os.environ, os.geteuid(), start_directory())
         try:
             self.writer.open(
                 directories, self.header, identity, named=bool(chosen), child=self._child
@@ -217,7 +213,7 @@ class OwnRecord:
         try:
             grouped = own_group()
             timeout, backend = (shortest_timeout() if grouped else None) or (None, "")
-            found: dict[str, Any] = {
+            values: dict[str, Any] = {
                 **versions(),
                 "gpus": gpus_in_use() or self._identity.gpus,
                 "collective_timeout": timeout,
@@ -226,8 +222,8 @@ class OwnRecord:
             if grouped and (member := distributed()):
                 run = self._identity.run.removesuffix(self._child)  # the child is a rank
                 self._child = ""
-                found.update(run=run, rank=member[0], world_size=member[1])
-            self._change(found)
+                values.update(run=run, rank=member[0], world_size=member[1])
+            self._change(values)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("identity", error)
 
@@ -237,10 +233,10 @@ class OwnRecord:
             self._changes.post(self._store, fields)
 
     def _store(self, fields: Mapping[str, Any]) -> None:
-        known = self._identity
+        identity = self._identity
         # comparing only these fields: most calls change none
-        if known is not None and any(getattr(known, name) != fields[name] for name in fields):
-            self._identity = known._replace(**fields)
+        if identity is not None and any(getattr(identity, name) != fields[name] for name in fields):
+            self._identity = identity._replace(**fields)
             self.writer.set_identity(self._identity)
 
 

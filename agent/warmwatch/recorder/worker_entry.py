@@ -12,11 +12,13 @@ import multiprocessing
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 
 from warmwatch._guard import report
+from warmwatch.process.process_tree import start_directory
 from warmwatch.recorder.descriptors import file_of, leads_to
 from warmwatch.shared import places, record
 from warmwatch.shared.record import workers_file
@@ -69,14 +71,14 @@ def _take(folder: Path | None) -> tuple[int, int, Entry] | None:
     if folder is None:
         return None
     descriptor = _opened(folder)
-    known = workers_file.unpack(os.pread(descriptor, workers_file.MOST * workers_file.SIZE, 0))
+    entries = workers_file.unpack(os.pread(descriptor, workers_file.MOST * workers_file.SIZE, 0))
     for index in range(workers_file.MOST):
         try:
             at = index * workers_file.SIZE
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, workers_file.SIZE, at)
         except BlockingIOError:
             continue
-        return descriptor, index, known[index] if index < len(known) else Entry()
+        return descriptor, index, entries[index] if index < len(entries) else Entry()
     os.close(descriptor)
     return None
 
@@ -93,11 +95,11 @@ def _opened(folder: Path) -> int:
             raise PermissionError(f"{folder} is not this user's directory")
         mode = os.stat(record.JOURNAL, dir_fd=inside, follow_symlinks=False).st_mode
         descriptor = os.open(record.WORKERS, _FILE, 0o600, dir_fd=inside)
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        result = os.fstat(descriptor)
+        if not stat.S_ISREG(result.st_mode) or result.st_uid != os.geteuid():
             os.close(descriptor)
             raise PermissionError(f"{folder / record.WORKERS} is not this user's file")
-        if stat.S_IMODE(found.st_mode) != stat.S_IMODE(mode):
+        if stat.S_IMODE(result.st_mode) != stat.S_IMODE(mode):
             os.fchmod(descriptor, stat.S_IMODE(mode))
         return descriptor
     finally:
@@ -109,12 +111,14 @@ def folder_of_parent() -> Path | None:
     parent = multiprocessing.parent_process()
     if parent is None or not parent.pid:
         return None
-    for directory in map(Path, places.directories(os.environ, os.geteuid())):
-        found = [  # another user may add to a shared directory
-            one
-            for one in directory.glob(f"*-r*-{parent.pid}-*")
-            if not one.name.startswith(".") and one.lstat().st_uid == os.geteuid()
-        ]
-        if found:  # pids are reused: the newest
-            return max(found, key=lambda one: one.lstat().st_mtime)
+    directories = places.directories(os.environ, os.geteuid(), start_directory())
+    for directory in map(Path, directories):
+        result = {}
+        for path in directory.glob(f"[!.]*-r*-{parent.pid}-*"):
+            with suppress(FileNotFoundError):  # a daemon has removed it meanwhile
+                status = path.lstat()
+                if status.st_uid == os.geteuid():  # another user may add to a shared directory
+                    result[path] = status.st_mtime
+        if result:  # pids are reused: the newest
+            return max(result, key=result.__getitem__)
     return None

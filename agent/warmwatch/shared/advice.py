@@ -12,7 +12,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from warmwatch.shared.guard_kinds import OF_TYPE, guard_of, remedy_of
+from warmwatch.shared.guard_kinds import (
+    ATTRIBUTE,
+    ATTRIBUTE_NONE,
+    OF_TYPE,
+    ON_PARAMETER,
+    guard_of,
+    remedy_of,
+)
 from warmwatch.shared.values import NEW_INSTANCE
 
 ADVICE = {
@@ -77,17 +84,6 @@ _OF_TRITON = {
 }
 
 
-# Not a recompile.
-OF_BREAK = (
-    "Take it out of the compiled function; TORCH_LOGS=graph_breaks shows more, and "
-    "torch.compile(fullgraph=True) raises there."
-)
-OF_FALLBACK = (
-    "It was recompiled up to the limit. Calls that fit a compiled entry still run compiled, others "
-    "run eagerly: see to its recompiles first."
-)
-
-
 # Sizes for which marking them dynamic does not help. The guard shows which case holds, together
 # with whether sizes were dynamic during the compilation (torch 2.6 to 2.15).
 _OF_ONE = (
@@ -115,9 +111,10 @@ _OF_PARAMETER = (
     "Keep the shape of the parameter or buffer, or set "
     "torch._dynamo.config.force_parameter_static_shapes = False."
 )
+_OF_STATIC_PARAMETER = f"{_OF_PARAMETER.removesuffix('.')} and leave dynamic=False out."
 _OF_LAST_BATCH = (
-    "The last batch of an epoch had {} of {}: pass drop_last=True to the DataLoader, or pad that "
-    "batch."
+    "The last batch of an epoch had {} of {}: pass drop_last=True to the DataLoader "
+    "(dataloader_drop_last=True to Hugging Face's TrainingArguments), or pad that batch."
 )
 _OF_STRIDE = "Give it the same layout at every call (for example with .contiguous())."
 # PyTorch's default (`automatic_dynamic_shapes`)
@@ -125,7 +122,8 @@ _DYNAMIC_NOW = (
     "PyTorch treats a size as dynamic once it has changed: other sizes usually need no recompile."
 )
 _OF_STATIC = (
-    "Leave dynamic=False (or automatic_dynamic_shapes = False) out: PyTorch then treats a size as "
+    "Leave dynamic=False (or automatic_dynamic_shapes = False, or "
+    "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_SHAPES=0) out: PyTorch then treats a size as "
     f"dynamic once it has changed. Or {ADVICE['shape'][0].lower()}{ADVICE['shape'][1:]}"
 )
 _OF_CHANGED = f"{ADVICE['shape']} {_DYNAMIC_NOW}"
@@ -167,7 +165,7 @@ _OF_LENGTH = (
 # A value from before a graph break (``___stack0``), and one that no tensor can replace.
 _STACK = r"___stack\d"
 _AT_BREAK = r"^\s*(?:!?[\d/_]+:\s*)?(?:[LG]\[['\"])?___stack\d"
-_NO_NUMBER = r"^\s*(?:!?[\d/_]+:\s*)?[\w.\[\]'\"]+ == (?:['\"]|(?:True|False|None)\b|torch\.)"
+_NO_NUMBER = r"^\s*(?:!?[\d/_]+:\s*)?[\w.\[\]'\"]+ == (?!-?(?:\d|inf|nan))"
 _OF_VALUE_AT_BREAK = (
     "The value comes from a graph break, such as .item(): remove that break (keep the value a "
     "tensor), or use the value outside of the compiled function."
@@ -201,14 +199,18 @@ _OF_CHANGED_INTEGER = (
 )
 
 
+# These avoid a recompile wherever it happens. Others only move one to the warm-up.
+SURE = frozenset({_OF_OPTIMIZER, _OF_INTEGER, ATTRIBUTE, ATTRIBUTE_NONE})
+
+
 def _changed_first(guard: str, reason: str) -> bool:
     """Whether this is the first change of an integer: no entry has another constant for it."""
-    found = re.match(_INTEGER, guard)
-    if found is None:
+    match = re.match(_INTEGER, guard)
+    if match is None:
         return False
     lines = [guard_of(line[:_LONGEST]) for line in reason.split("\n")[:_MOST_ENTRIES]]
-    again = [one for line in lines if (one := re.match(_INTEGER, line))]
-    return all(one["name"] != found["name"] or one["old"] == found["old"] for one in again)
+    again = [item for line in lines if (item := re.match(_INTEGER, line))]
+    return all(value["name"] != match["name"] or value["old"] == match["old"] for value in again)
 
 
 def advice(
@@ -229,29 +231,29 @@ def advice(
     was over. ``last_batch``: the size of an epoch's last batch and the usual one, if that is what
     changed. ``anew``: it is for a new instance, and an earlier one is gone. A recompile of the
     first warm-up needs no remedy, but for the last batch of an epoch; the text is then whether it
-    repeats.
+    repeats. Those of ``SURE`` save time in the warm-up, too.
     """
     if anew and category == NEW_INSTANCE:
         return MADE_ANEW
     remedy = _remedy(category, kind, reason, dynamic)
     if last_batch:
         return _OF_LAST_BATCH.format(*last_batch)
-    if after_warm:
+    if after_warm or remedy in SURE:
         return remedy
     if remedy == _OF_CHANGED_INTEGER:
         return remedy
     return _DYNAMIC_NOW if remedy == _OF_CHANGED else None
 
 
-def advice_for(one: Any, *, after_warm: bool = True) -> str | None:
+def advice_for(value: Any, *, after_warm: bool = True) -> str | None:
     """The remedy for a compilation, or what is recorded of one, as far as it has the attributes."""
-    kind = getattr(one, "kind", None) or next(iter(getattr(one, "kinds", ())), None)
+    kind = getattr(value, "kind", None) or next(iter(getattr(value, "kinds", ())), None)
     return advice(
-        *(one.category, kind, one.reason),
-        dynamic=one.dynamic,
+        *(value.category, kind, value.reason),
+        dynamic=value.dynamic,
         after_warm=after_warm,
-        last_batch=getattr(one, "last_batch", None),
-        anew=getattr(one, "anew", False),
+        last_batch=getattr(value, "last_batch", None),
+        anew=getattr(value, "anew", False),
     )
 
 
@@ -271,8 +273,8 @@ def _remedy(
     if category == NEW_INSTANCE:
         return ADVICE[category]
     guard = guard_of((reason or "")[:_LONGEST])
-    if known := remedy_of(guard) or (OF_TYPE if guard.startswith(_OTHER_TYPE) else None):
-        return known
+    if name := remedy_of(guard) or (OF_TYPE if guard.startswith(_OTHER_TYPE) else None):
+        return name
     if reason and re.match(_LENGTH, reason):
         return _OF_LENGTH
     if category == "python_value" and reason:
@@ -297,29 +299,31 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
     first, *others = [entry[:_LONGEST] for entry in reason.split("\n")[:_MOST_ENTRIES]]
     if re.match(_ZERO_OR_ONE, first):
         return _OF_ONE
-    found = re.search(_MISMATCH, first)
-    if found is None:
+    match = re.search(_MISMATCH, first)
+    if match is None:
         if not re.search(_SYMBOLIC, first):
             return None
         if len(re.findall(_A_SIZE, first.partition("  # ")[0])) == 2:
             return _OF_RELATION
         in_kernel = re.search(_PYTORCH_PLACE, first) and "(_dynamo/" not in first
         return _OF_KERNEL if in_kernel else _OF_CONDITION
-    if found["what"] != "size":
-        return _OF_STRIDE if found["what"] == "stride" else _OF_RANK
-    if "._parameters[" in found["name"] or "._buffers[" in found["name"]:
-        return _OF_PARAMETER
-    if re.match(_STACK, found["name"]):
+    if match["what"] != "size":
+        return _OF_STRIDE if match["what"] == "stride" else _OF_RANK
+    registered = "._parameters[" in match["name"] or "._buffers[" in match["name"]
+    if registered or ON_PARAMETER in first:  # the second: also one that is an argument
+        return _OF_STATIC_PARAMETER if dynamic is False else _OF_PARAMETER
+    if re.match(_STACK, match["name"]):
         return _OF_SIZE_AT_BREAK
-    if {found["old"], found["new"]} & {"0", "1"}:
+    if {match["old"], match["new"]} & {"0", "1"}:
         return _OF_ONE
     # With PyTorch's default, a size that changed before is compiled as dynamic. If two entries have
     # different constants for it, the code makes it one. The same constant in both shows nothing:
     # another size changed between them.
-    again = [one for entry in others if (one := re.search(_MISMATCH, entry))]
+    again = [item for entry in others if (item := re.search(_MISMATCH, entry))]
     changed_before = any(
-        (one["name"], one["dim"]) == (found["name"], found["dim"]) and one["old"] != found["old"]
-        for one in again
+        (value["name"], value["dim"]) == (match["name"], match["dim"])
+        and value["old"] != match["old"]
+        for value in again
     )
     if dynamic is True or (dynamic is None and changed_before):
         return _OF_CONSTANT

@@ -39,22 +39,22 @@ class OfObjects(Generic[V]):
     def __init__(self, most: int) -> None:
         self._known: Bounded[int, tuple[ref[object], V]] = Bounded(most)
 
-    def get(self, one: object) -> V | None:
-        known = self._known.get(id(one))
-        return known[1] if known is not None and known[0]() is one else None  # ids are reused
+    def get(self, value: object) -> V | None:
+        pair = self._known.get(id(value))
+        return pair[1] if pair is not None and pair[0]() is value else None  # ids are reused
 
-    def set(self, one: object, value: V) -> None:
-        self._known[id(one)] = ref(one), value
+    def set(self, item: object, value: V) -> None:
+        self._known[id(item)] = ref(item), value
 
-    def pop(self, one: object) -> V | None:
-        value = self.get(one)
-        self._known.pop(id(one), None)
+    def pop(self, item: object) -> V | None:
+        value = self.get(item)
+        self._known.pop(id(item), None)
         return value
 
     def living(self) -> Iterator[object]:
         """The objects that are alive; the others are dropped."""
-        for key, (known, _) in tuple(self._known.items()):
-            if (one := known()) is not None:
-                yield one
+        for key, (item, _) in tuple(self._known.items()):
+            if (value := item()) is not None:
+                yield value
             else:
                 self._known.pop(key, None)

@@ -19,7 +19,7 @@ def clock_offset_ns() -> int | None:
     """Offset of this process's time namespace to the monotonic clock; ``None`` if unknown."""
     try:
         with open("/proc/self/timens_offsets") as file:
-            words = next(line.split() for line in file if line.startswith("monotonic"))
-        return int(words[1]) * 10**9 + int(words[2])
+            fields = next(line.split() for line in file if line.startswith("monotonic"))
+        return int(fields[1]) * 10**9 + int(fields[2])
     except (OSError, ValueError, IndexError, StopIteration):
         return None

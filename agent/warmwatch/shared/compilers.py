@@ -35,8 +35,8 @@ _LONGEST_COMMAND, _LONGEST_NAME = 10_000, 100
 
 def known_name(name: str) -> str | None:
     """The display name of a compiler; ``None`` for anything else."""
-    found = _KNOWN.fullmatch(name[:_LONGEST_NAME])
-    return found[1] if found else None
+    match = _KNOWN.fullmatch(name[:_LONGEST_NAME])
+    return match[1] if match else None
 
 
 def built_by(command: object) -> str | None:
@@ -48,8 +48,8 @@ def built_by(command: object) -> str | None:
         return _of_shell(os.fsdecode(command))
     if not isinstance(command, Sequence) or not command:
         return None
-    words = [os.fsdecode(w) for w in command if isinstance(w, str | bytes | os.PathLike)]
-    return _of_words(words)
+    parts = [os.fsdecode(w) for w in command if isinstance(w, str | bytes | os.PathLike)]
+    return _of_words(parts)
 
 
 def _of_words(words: Sequence[str]) -> str | None:
@@ -58,10 +58,10 @@ def _of_words(words: Sequence[str]) -> str | None:
         name = os.path.basename(words[at])[:_LONGEST_NAME]
         if name in _SHELLS:
             options = words[at + 1 :]
-            given = [i for i, one in enumerate(options) if re.fullmatch(r"-\w*c", one)]
+            given = [i for i, item in enumerate(options) if re.fullmatch(r"-\w*c", item)]
             return _of_shell(options[given[0] + 1]) if given and options[given[0] + 1 :] else None
-        if (known := known_name(name)) is not None:
-            return known if _builds(known, words[at + 1 :]) else None
+        if (text := known_name(name)) is not None:
+            return text if _builds(text, words[at + 1 :]) else None
         # a wrapper's own options and numbers, and the variables of ``env``
         if name not in _WRAPPERS and not (at and re.match(r"-|\d|\w+=", words[at])):
             return None
@@ -71,14 +71,14 @@ def _of_words(words: Sequence[str]) -> str | None:
 
 def _builds(name: str, arguments: Sequence[str]) -> bool:
     """Whether it has work: no query, and for all but build drivers an operand."""
-    if any(_QUERY.fullmatch(one) for one in arguments):
+    if any(_QUERY.fullmatch(argument) for argument in arguments):
         return name == "ninja" and "-v" in arguments and not {"-t", "-n"} & set(arguments)
     if name in _DRIVERS:
         return True
-    kinds = {i + 1 for i, one in enumerate(arguments) if one in ("-x", "-o")}
+    kinds = {i + 1 for i, text in enumerate(arguments) if text in ("-x", "-o")}
     return any(
-        not one.startswith("-") and one != os.devnull
-        for i, one in enumerate(arguments)
+        not text.startswith("-") and text != os.devnull
+        for i, text in enumerate(arguments)
         if i not in kinds
     )
 
@@ -93,14 +93,14 @@ def _of_shell(text: str) -> str | None:
         tokens = list(lexer)
     except ValueError:  # an unbalanced quote
         return None
-    words: list[str] = []
+    parts: list[str] = []
     for token in [*tokens, ";"]:
         if token not in _OPERATORS:
-            words.append(token)
+            parts.append(token)
             continue
-        while words and re.match(r"\w+=", words[0]):
-            words.pop(0)
-        if (found := _of_words(words)) is not None:
-            return found
-        words = []
+        while parts and re.match(r"\w+=", parts[0]):
+            parts.pop(0)
+        if (name := _of_words(parts)) is not None:
+            return name
+        parts = []
     return None

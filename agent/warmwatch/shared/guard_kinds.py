@@ -12,15 +12,23 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-NAME = r"(?P<name>[\w.\[\]'\"()]{1,200}?)"
+_OWNER = r"[\w.\[\]'\"()]{1,200}?"
+NAME = rf"(?P<name>{_OWNER})"
 _CLASS = r"(?:, type=<class '(?:[\w.<>]*\.)?(?P<type>\w+)'>)?"
 _EACH = "or call the function once in each way during the warm-up"
 
-_ATTRIBUTE = (
+ATTRIBUTE = (
     "Set the attribute before the first compiled call and keep it (None, as long as it is unused)."
+)
+ATTRIBUTE_NONE = (
+    "Keep a value of one type in the attribute (a tensor of zeros instead of None), from before "
+    "the first compiled call on."
 )
 _NONE = f"Pass a tensor at every call (a mask of ones instead of None), {_EACH}."
 OF_TYPE = f"Pass values of one type at every call, {_EACH}."
+_SUBMODULE = (
+    "Replace submodules (adapters such as LoRA, quantized layers) before the first compiled call."
+)
 _FUNCTION = (
     "Choose the function outside of the compiled one, with one compiled function for each, "
     "or call it with each during the warm-up."
@@ -102,7 +110,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^not hasattr\({NAME}, '(?P<attribute>\w+)'\)",
         category="module_state",
         words="`{name}` has an attribute `{attribute}` now, and had none",
-        remedy=_ATTRIBUTE,
+        remedy=ATTRIBUTE,
     ),
     Kind(
         guards=("HASATTR", "NOT_PRESENT_IN_GENERIC_DICT"),
@@ -110,7 +118,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^(?:not )?___dict_contains\('(?P<attribute>[\w.]+)', {NAME}\.__dict__\)",
         category="module_state",
         words="the attribute `{attribute}` of `{name}` was set or removed",
-        remedy=_ATTRIBUTE,
+        remedy=ATTRIBUTE,
     ),
     Kind(
         guards=("HASATTR",),
@@ -118,7 +126,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^getattr failed on source {NAME.replace('?)', ')')}$",
         category="python_value",
         words="an attribute that `{name}` had is missing",
-        remedy=_ATTRIBUTE,
+        remedy=ATTRIBUTE,
     ),
     Kind(
         guards=("TYPE_MATCH", "ID_MATCH"),
@@ -217,6 +225,14 @@ KINDS: tuple[Kind, ...] = (
         category="object_identity",
         words="`{name}` is of another type than {type}, a class that a function defines",
         remedy=CLASS_OF_CALL,
+    ),
+    Kind(
+        guards=("TYPE_MATCH",),
+        example="___check_type_id(self._modules['l'], 94), type=<class 'torch.nn.Linear'>",
+        pattern=rf"^___check_type_id\((?P<name>{_OWNER}\._modules\['\w{{1,80}}'\]), \d+\){_CLASS}",
+        category="object_identity",
+        words="`{name}` is of another type than {type}",
+        remedy=_SUBMODULE,
     ),
     Kind(
         guards=("TYPE_MATCH", "FAKE_SCRIPT_TYPE_MATCH"),
@@ -504,7 +520,9 @@ KINDS: tuple[Kind, ...] = (
         example="Unexpected recompilation: runtime guards failed even though they passed",
         pattern=r"^Unexpected recompilation",
         category="other",
-        words="PyTorch found no guard that failed",
+        # 40 of 41 interrupts that PyTorch 2.13 lost in a guard check recompiled for this reason
+        words="PyTorch found no guard that failed; if you pressed Ctrl-C, PyTorch lost it: "
+        "press it again",
         remedy=None,
     ),
 )
@@ -521,7 +539,9 @@ WORDED_THERE = frozenset(
 
 _ENTRY = r"^\s*!?[\d/_]+:\s*"  # `0/1: `, before the guard of that entry
 _LOCAL = r"\b[LG]\[['\"](\w+)['\"]\]"
-_ADVISED = ". Guard failed on a parameter"  # PyTorch's text after the reason itself
+# A key of a dict that is an object, such as a parameter; torch 2.6 has the second.
+_KEY = r"\[list\((?:dict\.keys\([^()]*\)|[^()]*\.keys\(\))\)\[\d+\]\]"
+ON_PARAMETER = ". Guard failed on a parameter"  # PyTorch's text after the reason itself
 _REGISTERED = r"\.(?:_parameters|_buffers|_modules|__dict__)\[['\"](?P<name>\w+)['\"]\]"
 _LONGEST = 1_000  # characters: a longer guard does not fit into a sentence, and takes long to parse
 
@@ -529,10 +549,11 @@ _LONGEST = 1_000  # characters: a longer guard does not fit into a sentence, and
 def guard_of(entry: str) -> str:
     """The guard in the first line of an entry, without its number and the user's line."""
     line = entry.strip().partition("\n")[0]
-    guard = re.sub(_ENTRY, "", line).partition("  # ")[0].partition(_ADVISED)[0]
-    return re.sub(_LOCAL, r"\1", guard.strip().removesuffix("."))
+    guard = re.sub(_ENTRY, "", line).partition("  # ")[0].partition(ON_PARAMETER)[0]
+    return re.sub(_KEY, "['...']", re.sub(_LOCAL, r"\1", guard.strip().removesuffix(".")))
 
 
+_ATTRIBUTE_OF = r"\w+(?:\.\w+)+$"
 _IN_CLOSURE = r"^([\w.]+)\.__closure__\[([A-Za-z_]\w*)\]\.cell_contents"
 
 
@@ -554,25 +575,29 @@ def kind_of(guard: str) -> tuple[Kind, dict[str, str]] | None:
     if len(guard) > _LONGEST:
         return None
     for pattern, kind in _compiled():
-        if found := pattern.search(guard):
-            return kind, {name: value for name, value in found.groupdict().items() if value}
+        if match := pattern.search(guard):
+            return kind, {name: value for name, value in match.groupdict().items() if value}
     return None
 
 
 def words_of(guard: str) -> str | None:
     """What happened, if the table has this kind of guard."""
-    known = kind_of(guard)
-    if known is None:
+    pair = kind_of(guard)
+    if pair is None:
         return None
-    kind, named = known
+    kind, named = pair
     if "{name}" in kind.words and "name" not in named:
         return "inputs are the same tensor now"  # PyTorch could not name them
-    of = {key: attribute(value) for key, value in named.items()}
+    names = {key: attribute(value) for key, value in named.items()}
     unknown = "object" if "another {type}" in kind.words else "before"
-    of["type"] = f"`{named['type']}`" if "type" in named else unknown
-    return kind.words.format(**of)
+    names["type"] = f"`{named['type']}`" if "type" in named else unknown
+    return kind.words.format(**names)
 
 
 def remedy_of(guard: str) -> str | None:
-    known = kind_of(guard)
-    return known[0].remedy if known else None
+    pair = kind_of(guard)
+    if pair is None:
+        return None
+    kind, named = pair
+    is_attribute = kind.remedy == _NONE and re.match(_ATTRIBUTE_OF, attribute(named["name"]))
+    return ATTRIBUTE_NONE if is_attribute else kind.remedy

@@ -11,8 +11,8 @@ def loaded(name: str) -> Any:
 
     ``importlib.util.LazyLoader`` loads a module as soon as any attribute of it is read.
     """
-    found = sys.modules.get(name)
-    return None if found is None or is_lazy(found) else found
+    module = sys.modules.get(name)
+    return None if module is None or is_lazy(module) else module
 
 
 def is_lazy(module: object) -> bool:

@@ -11,16 +11,16 @@ _RESUMED = r"(?:torch_dynamo_resume_in_)+(?P<name>.+?)(?:_at_\d+)*_at_(?P<line>\
 
 
 def duration(seconds: float) -> str:
-    """A duration: ``116 ms``, ``2.1 s``, ``43 s``, ``2 min 29 s``, ``12 min``, ``3 h 5 min``."""
+    """A duration: ``116 ms``, ``2.1 s``, ``43 s``, ``149 s``, ``12 min``, ``3 h 5 min``.
+
+    Seconds up to 10 minutes, in tables and sentences: so that two views can be compared.
+    """
     if seconds < 0.9995:
         return f"{seconds * 1e3:.3g} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
-    if seconds < 119.5:
-        return f"{seconds:.0f} s"
     if seconds < 599.5:
-        minutes, rest = divmod(round(seconds), 60)
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+        return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     if minutes < 120:
         return f"{minutes} min"
@@ -31,16 +31,32 @@ def duration(seconds: float) -> str:
     return f"{days} d {hours} h" if hours else f"{days} d"
 
 
-def step_length(seconds: float) -> str:
-    """A step's length with the two digits that its bin can give: ``36 ms``, ``1.5 s``."""
-    if seconds < 0.995:
-        return f"{float(f'{seconds * 1e3:.2g}'):g} ms"
-    return f"{seconds:.1f} s" if seconds < 9.95 else duration(seconds)
+def took(seconds: float) -> str:
+    """What was measured, in three digits: ``116 ms``, ``2.14 s``, ``43.2 s``, ``12 min 5 s``.
+
+    For step lengths and costs; :func:`duration` is for progress. Larger ones are ``3 h 5 min`` and
+    ``2 d 4 h``. A negative one has a minus, unless it is rounded to zero.
+    """
+    if seconds <= 0:
+        return f"-{took(-seconds)}" if seconds else "0 ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1e3:.3g} ms"
+    if seconds < 99.95:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    if whole < 600:
+        return f"{whole} s"
+    if whole < 7200:
+        return _two(whole, 60, "min", 1, "s")
+    if whole < 48 * 3600:
+        return _two(whole, 3600, "h", 60, "min")
+    return _two(whole, 86400, "d", 3600, "h")
 
 
-def exact_length(seconds: float) -> str:
-    """The measured length of one step: ``36 ms``, ``10.0 s``, ``43 s``."""
-    return f"{seconds:.1f} s" if 0.9995 <= seconds < 99.95 else duration(seconds)
+def _two(whole: int, large: int, of_large: str, small: int, of_small: str) -> str:
+    many, rest = divmod(whole, large)
+    few = rest // small
+    return f"{many} {of_large} {few} {of_small}" if few else f"{many} {of_large}"
 
 
 def counted(number: int, noun: str, several: str = "") -> str:
@@ -84,7 +100,8 @@ def place(name: str | None, file: str | None = None, line: int | None = None) ->
     if file == COMPILED_AUTOGRAD:
         return "the backward by compiled autograd"
     if rest := resumed(name):
-        return f"`{rest[0]}` after a graph break ({file or 'line'}:{rest[1]})"
+        where = f"{file}:{rest[1]}" if file else f"line {rest[1]}"
+        return f"`{rest[0]}` after a graph break ({where})"
     if not file:
         return f"`{name}`"
     return f"`{name}` ({file})" if line is None else f"`{name}` ({file}:{line})"

@@ -39,15 +39,17 @@ if TYPE_CHECKING:
         def statvfs(self, path: str, /) -> _Room: ...
 
 
-def directories(environ: Mapping[str, str], uid: int) -> tuple[str, ...]:
+def directories(environ: Mapping[str, str], uid: int, start: str | None = None) -> tuple[str, ...]:
     """The directories for records, best first. An agent uses the first that it can write to.
 
     Readers read all of them. If ``WARMWATCH_DIR`` is set, only that one; else ``/run/warmwatch``,
     the user's runtime directory, and a folder of the user in ``/dev/shm`` or the temporary
     directory. In-memory file systems come first: there a record costs least, and no disk delays it.
+
+    ``start``: where the program was started, which it may have left; a relative one is below it.
     """
     if chosen := environ.get("WARMWATCH_DIR"):
-        return (chosen,)
+        return (chosen if chosen.startswith("/") or not start else f"{start}/{chosen}",)
     runtime = runtime_directory(environ, uid)
     temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - the agent checks its owner
     own = f"warmwatch-{uid}"
@@ -69,28 +71,28 @@ def obstacle(directory: str, world: World, *, chosen: bool) -> str | None:
     if not chosen and directory.startswith(f"{_MEMORY}/") and _is_scarce(world):
         return f"less than {_MEMORY_LEFT >> 20} MiB are left in {_MEMORY}"
     try:
-        found = (world.stat if chosen else world.lstat)(directory)
+        status = (world.stat if chosen else world.lstat)(directory)
     except FileNotFoundError:
         if directory == SHARED and not chosen:
             return "it does not exist"
         return _cannot_be_made(directory, world, chosen=chosen)
     except OSError as error:
         return f"it cannot be accessed: {error.strerror}"
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return "it is not a directory"
-    if not chosen and (problem := distrust(found, world.geteuid())) is not None:
+    if not chosen and (problem := distrust(status, world.geteuid())) is not None:
         return problem
     return None if world.access(directory, _WRITE_AND_ENTER) else "it cannot be written"
 
 
-def distrust(found: _Status, uid: int) -> str | None:
+def distrust(status: _Status, uid: int) -> str | None:
     """Why ``uid`` does not trust a default directory; ``None`` if it is the user's or root's.
 
     A user who may rename its entries could hide records. Root's directories are always trusted.
     """
-    if found.st_uid not in (0, uid):
-        return f"it belongs to user {found.st_uid}"
-    if found.st_uid and found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+    if status.st_uid not in (0, uid):
+        return f"it belongs to user {status.st_uid}"
+    if status.st_uid and status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
         return "everybody may remove what is in it: chmod o-w, or name it in WARMWATCH_DIR"
     return None
 
@@ -110,7 +112,7 @@ def _cannot_be_made(directory: str, world: World, *, chosen: bool) -> str | None
     above = _parent(directory)
     while True:
         try:
-            found = world.stat(above)
+            status = world.stat(above)
         except FileNotFoundError:
             if not chosen or above == _parent(above):
                 return f"it does not exist, nor does {above}"
@@ -118,7 +120,7 @@ def _cannot_be_made(directory: str, world: World, *, chosen: bool) -> str | None
             continue
         except OSError as error:
             return f"it cannot be accessed: {error.strerror}"
-        can = stat.S_ISDIR(found.st_mode) and world.access(above, _WRITE_AND_ENTER)
+        can = stat.S_ISDIR(status.st_mode) and world.access(above, _WRITE_AND_ENTER)
         return None if can else f"it does not exist and cannot be made in {above}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from warmwatch.shared.guard_kinds import attribute, guard_of, words_of
+from warmwatch.shared.guard_kinds import ON_PARAMETER, attribute, guard_of, words_of
 from warmwatch.shared.values import NEW_INSTANCE
 
 # Texts: `re` compiles each at its first use, and most commands use none.
@@ -41,7 +41,7 @@ _KERNEL = (
 )
 _IDENTITY_GUARD = r"___check_(?:obj|type)_id\((?P<name>[^,]+)|^(?P<other>[\w.\[\]'\"]+) is "
 _FIRST_NAME = r"^(?:type\()?(?P<name>[\w.\[\]'\"]+)"
-_OF_STACK = r"___stack\d+"  # values computed before a function's graph break
+_OF_STACK = r"___stack\d+(?:\[[^\]]*\]|\.\w+)*"  # values computed before a function's graph break
 _LONGEST = 120
 _LONGEST_GUARD = 1_000  # a longer guard does not fit into 120 characters, and takes long to parse
 
@@ -83,14 +83,14 @@ def plain(
     guard = guard_of(first)
     if len(guard) > _LONGEST_GUARD:
         return None
-    if words := words_of(guard) or _relation(guard, first):
-        return words if len(words) <= _LONGEST else None
-    if words := _outside_range_with_size(guard, others):
-        return words if len(words) <= _LONGEST else None
+    if text := words_of(guard) or _relation(guard, first) or _size_of_parameter(guard, first):
+        return text if len(text) <= _LONGEST else None
+    if text := _outside_range_with_size(guard, others):
+        return text if len(text) <= _LONGEST else None
     readers = (_state, _type, _tensor_mismatch, _kernel, _length, _equal_sizes)
     for read in (*readers, _outside_range, _value, _object):
-        if words := read(guard, category):
-            return words if len(words) <= _LONGEST else None
+        if text := read(guard, category):
+            return text if len(text) <= _LONGEST else None
     return None
 
 
@@ -100,44 +100,44 @@ def _new_instance(reason: str, of_class: str | None) -> str:
     guard = guard_of(reason.partition("\n")[0])
     if len(guard) > _LONGEST_GUARD:
         return what
-    of = _subject(guard)
-    words = f"{what}: {of} differs" if of else what
-    return words if len(words) <= _LONGEST else what
+    subject = _subject(guard)
+    text = f"{what}: {subject} differs" if subject else what
+    return text if len(text) <= _LONGEST else what
 
 
 def _subject(guard: str) -> str | None:
     """What a guard on an attribute of a module is about; ``None`` if it is about something else."""
-    if found := re.search(_TENSOR, guard):
-        name, what = attribute(found["name"]), found["what"].lower()
+    if match := re.search(_TENSOR, guard):
+        name, what = attribute(match["name"]), match["what"].lower()
         dimension = re.search(_DIMENSION, guard)
         if what == "size" and dimension:
             what = f"dim {dimension[1]}"
         what = {"rank": "the number of dims", "dispatch key set": "the kind"}.get(what, what)
         return f"{what} of `{name}`" if "." in name else None
-    found = re.search(_IDENTITY_GUARD, guard) or re.match(_FIRST_NAME, guard)
-    named = found and next((of for of in found.groups() if of), None)
+    match = re.search(_IDENTITY_GUARD, guard) or re.match(_FIRST_NAME, guard)
+    named = match and next((group for group in match.groups() if group), None)
     return f"`{attribute(named.strip())}`" if named and "." in named else None
 
 
 def _state(guard: str, category: str | None) -> str | None:
     if "___check_global_state" in guard:
         return _STATES.get(category or "", "a global setting of PyTorch changed")
-    found = re.search(_OF_STATE, guard)
-    if found is None:
+    match = re.search(_OF_STATE, guard)
+    if match is None:
         return None
-    names = re.findall(r"\w+", found[1])
-    known = [words for name, words in _STATES.items() if name in names]
+    names = re.findall(r"\w+", match[1])
+    texts = [text for name, text in _STATES.items() if name in names]
     settings = [f"`{name}`" for name in names if name in _SETTINGS]
     if settings:
-        known.append(f"the setting {' and '.join(settings)} changed")
-    return "; ".join(known) or "a global setting of PyTorch changed"
+        texts.append(f"the setting {' and '.join(settings)} changed")
+    return "; ".join(texts) or "a global setting of PyTorch changed"
 
 
 def _tensor_mismatch(guard: str, category: str | None) -> str | None:
-    found = re.search(_TENSOR, guard)
-    if found is None:
+    match = re.search(_TENSOR, guard)
+    if match is None:
         return None
-    name, what = found["name"], found["what"].lower()
+    name, what = match["name"], match["what"].lower()
     if "dispatch key" in what:
         return _STATES["autocast"] if category == "autocast" else _kind_of(name, guard, category)
     values, dimension = re.search(_FROM_TO, guard), re.search(_DIMENSION, guard)
@@ -150,6 +150,18 @@ def _tensor_mismatch(guard: str, category: str | None) -> str | None:
         return f"requires_grad of `{attribute(name)}` changed"
     named = {"rank": "number of dims", "device index": "device"}.get(what, what)
     return f"`{name}`: {named} {change}"
+
+
+def _size_of_parameter(guard: str, entry: str) -> str | None:
+    """The size of a parameter, which is no batch size where it is an argument."""
+    match, values = re.search(_TENSOR, guard), re.search(_FROM_TO, guard)
+    dimension = re.search(_DIMENSION, guard)
+    if ON_PARAMETER not in entry or not (match and values and dimension):
+        return None
+    if match["what"].lower() != "size":
+        return None
+    change = _from_to(values["old"], values["new"])
+    return f"`{attribute(match['name'])}`: dim {dimension[1]} {change}"
 
 
 def _from_to(old: str, new: str) -> str:
@@ -166,13 +178,13 @@ def _kind_of(name: str, guard: str, category: str | None) -> str:
 
 
 def _type(guard: str, _category: str | None) -> str | None:
-    found = re.search(_TYPE, guard)
-    if found is None:
+    match = re.search(_TYPE, guard)
+    if match is None:
         return None
-    old, new = (found["old"] or "Tensor"), found["new"]
+    old, new = (match["old"] or "Tensor"), match["new"]
     if _class(old) == _class(new):  # a subclass was expected, which the text does not name
-        return f"`{found['name']}`: type went from another tensor class to {_class(new)}"
-    return f"`{found['name']}`: type {_from_to(_class(old), _class(new))}"
+        return f"`{match['name']}`: type went from another tensor class to {_class(new)}"
+    return f"`{match['name']}`: type {_from_to(_class(old), _class(new))}"
 
 
 def _class(name: str) -> str:
@@ -193,8 +205,8 @@ def _equal_sizes(guard: str, _category: str | None) -> str | None:
     sizes = re.findall(_SIZE, guard)
     if len(sizes) != 2 or " == " not in guard:
         return None
-    (one, _, dim), (other, _, of_other) = sizes
-    return f"dim {dim} of `{one}` and dim {of_other} of `{other}` are no longer equal"
+    (value, _, dim), (other, _, of_other) = sizes
+    return f"dim {dim} of `{value}` and dim {of_other} of `{other}` are no longer equal"
 
 
 def _size_sentence(name: str, dimension: str, predicate: str) -> str:
@@ -209,32 +221,32 @@ def _size_sentence(name: str, dimension: str, predicate: str) -> str:
 
 
 def _kernel(guard: str, _category: str | None) -> str | None:
-    found = re.match(_KERNEL, guard)
-    if found is None:
+    match = re.match(_KERNEL, guard)
+    if match is None:
         return None
-    named = f"{found['of'] or ''}`{found['name']}`"
-    if found["old"] == found["new"]:  # a value of the user, which is redacted
+    named = f"{match['of'] or ''}`{match['name']}`"
+    if match["old"] == match["new"]:  # a value of the user, which is redacted
         return f"{named} changed"
-    return f"{named} {_from_to(found['old'], found['new'])}"
+    return f"{named} {_from_to(match['old'], match['new'])}"
 
 
 def _length(guard: str, _category: str | None) -> str | None:
-    found = re.match(_LENGTH, guard)
-    return found and f"the length of `{found['name']}` is no longer {found['value']}"
+    match = re.match(_LENGTH, guard)
+    return match and f"the length of `{match['name']}` is no longer {match['value']}"
 
 
 def _outside_range(guard: str, category: str | None) -> str | None:
-    if found := re.search(_SIZE, guard):
-        of = "" if found["what"] == "size" else "stride of "
-        compiled = f"what was compiled{_range(guard)}"
-        return f"`{found['name']}`: {of}dim {found['dim']} is outside {compiled}"
-    return "a size is outside what was compiled" if category == "shape" else None
+    if match := re.search(_SIZE, guard):
+        dimension = "" if match["what"] == "size" else "stride of "
+        compiled = f"the compiled range{_range(guard)}"
+        return f"`{match['name']}`: {dimension}dim {match['dim']} left {compiled}"
+    return "a size left the compiled range" if category == "shape" else None
 
 
 def _range(guard: str) -> str:
     """`` (17 to 4096)``, or empty if the guard is no range with two ends."""
-    found = re.fullmatch(_RANGE, guard)
-    return f" ({found['low']} to {found['high']})" if found else ""
+    match = re.fullmatch(_RANGE, guard)
+    return f" ({match['low']} to {match['high']})" if match else ""
 
 
 def _outside_range_with_size(guard: str, others: list[str]) -> str | None:
@@ -242,26 +254,26 @@ def _outside_range_with_size(guard: str, others: list[str]) -> str | None:
     ranged = re.search(_SIZE, guard)
     if ranged is None or ranged["what"] != "size":
         return None
-    outside = f"outside what was compiled{_range(guard)}"
+    outside = f"outside the compiled range{_range(guard)}"
     for other in others:
         if len(other) > _LONGEST_GUARD:
             continue
-        found, values = re.search(_TENSOR, line := guard_of(other)), re.search(_FROM_TO, line)
+        match, values = re.search(_TENSOR, line := guard_of(other)), re.search(_FROM_TO, line)
         dimension = re.search(_DIMENSION, line)
-        if not (found and values and dimension) or found["what"].lower() != "size":
+        if not (match and values and dimension) or match["what"].lower() != "size":
             continue
-        if (found["name"], dimension[1]) == (ranged["name"], ranged["dim"]):
+        if (match["name"], dimension[1]) == (ranged["name"], ranged["dim"]):
             apart = values["new"] in ("0", "1") and re.match(_FROM_TWO, guard)
             why = "which PyTorch compiles separately" if apart else outside
-            return _size_sentence(found["name"], dimension[1], f"is {values['new']}, {why}")
+            return _size_sentence(match["name"], dimension[1], f"is {values['new']}, {why}")
     return None
 
 
 def _value(guard: str, category: str | None) -> str | None:
-    found = re.match(_EQUALS, guard)
-    if found is None or category not in ("python_value", "module_state"):
+    match = re.match(_EQUALS, guard)
+    if match is None or category not in ("python_value", "module_state"):
         return None
-    name, value = attribute(found["name"]), _short(found["value"].strip())
+    name, value = attribute(match["name"]), _short(match["value"].strip())
     if category == "module_state" and name.endswith(".training"):
         return (
             "the module went from eval() to train()"
@@ -282,15 +294,9 @@ def _short(value: str) -> str:
 def _object(guard: str, category: str | None) -> str | None:
     if category not in _CHANGED:
         return None
-    found = re.search(_IDENTITY_GUARD, guard)
-    name = (found["name"] or found["other"]) if found else None
+    match = re.search(_IDENTITY_GUARD, guard)
+    name = (match["name"] or match["other"]) if match else None
     if name is None:
-        one = re.match(_FIRST_NAME, guard)
-        name = one["name"] if one else None
+        item = re.match(_FIRST_NAME, guard)
+        name = item["name"] if item else None
     return _CHANGED[category].format(attribute(name.strip())) if name else None
-
-
-def plain_break(reason: str) -> str | None:
-    """Why a graph broke, if PyTorch's text is hard to read; ``None``: use PyTorch's text."""
-    branches = ("generic_jump", "Data-dependent branching")
-    return "it branches on a tensor's value" if reason.startswith(branches) else None

@@ -41,7 +41,8 @@ class Conditions(TypedDict):
     """3 or more of the last 10 steps compiled after the first warm-up, or one function compiled
     again in 3 steps in a row, at any time"""
     fallback: bool
-    """a function hit the recompile limit: calls that fit no graph run eagerly"""
+    """calls of a function run eagerly: it hit the recompile limit, or calls `flex_attention`
+    uncompiled"""
     unknown: bool
     """code was compiled ahead or elsewhere, and its end cannot be observed"""
     nothing_captured: bool
@@ -60,12 +61,12 @@ class Conditions(TypedDict):
     background: bool
     """another thread compiles while steps complete"""
     uncompiled_calls: bool
-    """a stance ran calls eagerly, or refused them, in the last 10 steps"""
+    """a stance ran or refused calls, or was `eager_on_recompile`, in the last 10 steps"""
     silent: bool
     """no step for ten usual ones and 3 s, and nothing explains it
     (docs/reference/speed.md#silence)"""
     slower: bool
-    """steps take at least 1.5 times as long as at the best level since the warm-up
+    """steps take at least 1.5 times as long as before, and that lasts
     (docs/reference/speed.md#slower-than-it-was)"""
     memory_growing: bool
     """memory has grown steadily since the warm-up and does not level out
@@ -76,6 +77,8 @@ class Conditions(TypedDict):
     workers_memory: bool
     """90 % of the memory is used, and compile workers hold a tenth of it or more
     (docs/reference/states.md#memory)"""
+    exiting: bool
+    """its program has ended, and the process still exits: no step follows"""
 
 
 CONDITIONS = tuple(Conditions.__annotations__)

@@ -51,9 +51,9 @@ def inside_step() -> bool:
     frame: FrameType | None = sys._getframe(1)
     around, resumed = None, False
     while frame is not None:
-        found = wrapper_name(frame.f_code, frame.f_globals)
-        if found is not None:
-            function, resumes = found
+        pair = wrapper_name(frame.f_code, frame.f_globals)
+        if pair is not None:
+            function, resumes = pair
             if around is None:
                 around = function
             elif (function == around or not around) and not resumed:

@@ -52,17 +52,17 @@ def nearest(frame: FrameType | None) -> dict[str, Any] | None:
 
 def innermost(raised: TracebackType | None) -> dict[str, Any] | None:
     """The user frame nearest to where an exception was raised; ``None`` if there is none."""
-    found: TracebackType | None = None
+    result: TracebackType | None = None
     for _ in range(_MOST_RAISED):
         if raised is None:
             break
         if not _in_library(raised.tb_frame):
-            found = raised
+            result = raised
         raised = raised.tb_next
-    if found is None:
+    if result is None:
         return None
-    code = found.tb_frame.f_code
-    return place(code.co_name, code.co_filename, found.tb_lineno)
+    code = result.tb_frame.f_code
+    return place(code.co_name, code.co_filename, result.tb_lineno)
 
 
 def _in_library(frame: FrameType) -> bool:
@@ -120,14 +120,18 @@ def _parts(value: Any, depth: int, budget: Iterator[int], *, texts: bool) -> Ite
     elif kind is CodeType:
         yield from _of_code(value, depth + 1, budget)
     elif kind in (tuple, list):
-        for one in value[:_MOST]:
-            yield from _parts(one, depth + 1, budget, texts=texts)
+        for item in value[:_MOST]:
+            yield from _parts(item, depth + 1, budget, texts=texts)
     elif kind in (frozenset, set, dict):
         entries = value.items() if kind is dict else value
-        yield from sorted(_joined(one, depth + 1, budget, texts=texts) for one in entries)[:_MOST]
+        yield from sorted(_joined(entry, depth + 1, budget, texts=texts) for entry in entries)[
+            :_MOST
+        ]
     elif texts:
         named = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-        yield repr([one for one in named if type(one) is str]).encode("utf-8", "backslashreplace")
+        yield repr([name for name in named if type(name) is str]).encode(
+            "utf-8", "backslashreplace"
+        )
 
 
 def _joined(value: Any, depth: int, budget: Iterator[int], *, texts: bool) -> bytes:

@@ -22,6 +22,8 @@ DTYPES = ("bfloat16", "float16", "float8", "tf32", "float32")  # of a GPU's comp
 OTHER_DTYPE = "other"  # of operations that compute in none of these, or in an unknown type
 FEWEST_EAGER, MOST_EAGER = 2, 10_000  # eager baseline steps; the first one has no length
 
+EXPORT, STRICT_EXPORT = "torch.export", "torch.export(strict=True)"  # names of compilations
+
 # The category of the first compilation of another module of a class: nothing has changed.
 NEW_INSTANCE = "new_instance"
 

@@ -16,7 +16,7 @@ class Training:
     """name of the run, at most 200 characters"""
     WARMWATCH_DIR = "`/run/warmwatch`, the user's runtime directory, or one in `/dev/shm` or `/tmp`"
     """directory of the records, the same in the training and in the monitor; use a tmpfs
-    (docs/explanation/reliability.md)"""
+    (docs/explanation/reliability.md); the history has its own, WARMWATCH_STATE"""
     WARMWATCH_READERS = "the owner, or the group that the directory names"
     """who may read the record: `owner`, `group` or `all`"""
     WARMWATCH_WARM_STEPS = "`3`"
@@ -38,7 +38,7 @@ class Training:
     (docs/how-to/debug-a-hang.md)"""
     WARMWATCH_SAY = "unset"
     """`1`: print a line in the training's terminal when it compiles for long, becomes warm,
-    recompiles or ends"""
+    recompiles or ends; `0`: not even the one that names the run, which only a terminal gets"""
     WARMWATCH_DISABLE = "unset"
     """`1`: the agent does nothing"""
 
@@ -49,13 +49,14 @@ class Monitor:
     WARMWATCH_ADDRESS = "`127.0.0.1:10464`"
     """the daemon's address; if it is set, commands require that daemon"""
     WARMWATCH_SERVICE_USER = "`warmwatch`"
-    """user of the daemon; at the default address, commands trust only a daemon of this user, root
+    """user of the daemon; without an address, commands trust only a daemon of this user, root
     or the caller (docs/explanation/security.md)"""
     WARMWATCH_SOCKET = (
         "`/run/warmwatch-monitor/socket`, or the same below the user's runtime directory"
     )
-    """UNIX socket of a daemon at the default address, which commands use first; a path makes any
-    daemon listen there, `off` none (docs/explanation/security.md#the-unix-socket)"""
+    """UNIX socket of a daemon at the default address, which commands without an address use; a
+    path makes any daemon listen there, `off` none
+    (docs/explanation/security.md#the-unix-socket)"""
     WARMWATCH_INTERVAL = "`0.2`"
     """seconds between two polls of the records"""
     WARMWATCH_OBSERVE = "`on`"
@@ -74,22 +75,22 @@ class Monitor:
     (docs/how-to/read-a-report.md)"""
     WARMWATCH_STATE = "`$XDG_STATE_HOME/warmwatch` or `~/.local/state/warmwatch`"
     """directory of the history of runs, or `off` to keep none (docs/reference/history.md)"""
-    WARMWATCH_STATE_RUNS = "`10000`"
-    """maximum number of runs in the history"""
     WARMWATCH_STATE_DAYS = "`365`"
     """days after which a run is deleted from the history"""
     WARMWATCH_STATE_MB = "`512`"
     """maximum size of the history, in megabytes"""
     WARMWATCH_LOG_FORMAT = "`logfmt`"
     """format of the daemon's log: `logfmt`, `json`, or `off` (docs/how-to/deployment.md)"""
-    WARMWATCH_WEB_CONFIG = "none"
-    """file with the daemon's TLS settings, users and tokens (docs/explanation/security.md)"""
+    WARMWATCH_TLS_CERT = "none"
+    """certificate file with which the daemon serves over TLS (docs/explanation/security.md)"""
+    WARMWATCH_TLS_KEY = "in the certificate's file"
+    """file with the key of that certificate"""
     WARMWATCH_INSECURE = "`off`"
     """`on`: no authentication, also on an address that other machines can reach"""
     WARMWATCH_ALLOWED_HOSTS = "this machine's names"
     """additional host names in requests that the daemon accepts, separated by commas"""
     WARMWATCH_TOKEN_FILE = "none"  # noqa: S105 - a default in words
-    """bearer-token file for commands"""
+    """bearer-token file: the daemon requires this token, commands send it"""
     WARMWATCH_USER_FILE = "none"
     """file with `NAME:PASSWORD` for commands"""
     WARMWATCH_CA = "the system's"
@@ -128,20 +129,21 @@ DEFAULTS: Mapping[str, str] = defaults(Training, Monitor, Internal)
 
 def unknown_variables(environ: Iterable[str]) -> tuple[str, ...]:
     """One sentence for each unknown ``WARMWATCH_*`` variable, with the nearest known one."""
-    unknown = sorted(one for one in environ if one.startswith(PREFIX) and one not in DEFAULTS)
+    unknown = sorted(name for name in environ if name.startswith(PREFIX) and name not in DEFAULTS)
     return tuple(map(_complaint, unknown))
 
 
 def _complaint(name: str) -> str:
     import difflib  # here: every training loads what this module imports
 
-    words = [
-        one.removeprefix(PREFIX) for one in defaults(Training, Monitor)
+    parts = [
+        default.removeprefix(PREFIX) for default in defaults(Training, Monitor)
     ]  # the prefix alone would be near
-    near = difflib.get_close_matches(name.removeprefix(PREFIX), words, n=1)
+    guess = name.removeprefix(PREFIX)
+    near = ["RUN"] if guess == "NAME" else difflib.get_close_matches(guess, parts, n=1)
     hint = (
         f"did you mean {PREFIX}{near[0]}?"
         if near
-        else f"after {PREFIX}, known are {', '.join(words)}"
+        else f"after {PREFIX}, known are {', '.join(parts)}"
     )
     return f"{name} is not a setting of warmwatch; {hint}"

@@ -332,6 +332,7 @@ def conditions(facts: Facts, now_ns: int, *, living: bool) -> tuple[str, ...]:
         memory_growing=living and facts.memory_growing,
         workers_compile=living and facts.workers_compile,
         workers_memory=living and facts.workers_memory,
+        exiting=living and facts.compile.ended_ns > 0,
     )
     if not any(holds.values()):
         return ()

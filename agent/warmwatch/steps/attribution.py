@@ -99,59 +99,59 @@ class StepAttribution:
 
     def created(self, optimizer: Any) -> None:
         """``optimizer`` is under construction, or an existing one is initialized again."""
-        known = self._known.get(id(optimizer))
-        if known is None or known.ref() is not optimizer:
+        item = self._known.get(id(optimizer))
+        if item is None or item.ref() is not optimizer:
             self._know(optimizer, self._steps())
             self._lead(0)  # the known leader may be freed
 
     def is_step(self, optimizer: Any) -> bool:
         """Whether this call of ``optimizer`` ends a step."""
-        one = self._known.get(id(optimizer))
-        if one is None or one.ref() is not optimizer:
-            one = self._know(optimizer, -1)
-        before, forwards = one.first, one.forwards
-        one.first, one.forwards = id(_first(optimizer)), self._forwards()
-        new, other = not before, one.first != before
-        inside = (new or one.nests or one is self._leader) and inside_step()
-        replaces = one.created == self._steps() and not inside
+        item = self._known.get(id(optimizer))
+        if item is None or item.ref() is not optimizer:
+            item = self._know(optimizer, -1)
+        before, forwards = item.first, item.forwards
+        item.first, item.forwards = id(_first(optimizer)), self._forwards()
+        new, other = not before, item.first != before
+        inside = (new or item.nests or item is self._leader) and inside_step()
+        replaces = item.created == self._steps() and not inside
         if other or replaces:
             self._met(optimizer, replaces)
         if new:  # its constructor may have wrapped a class that the leader's step calls
             self._lead(0)
-        one.nests = one.nests or inside
-        if inside or (other and not new and one.forwards == forwards):
+        item.nests = item.nests or inside
+        if inside or (other and not new and item.forwards == forwards):
             return False
-        if one is not self._leader and not self._takes_over(one, replaces=replaces):
+        if item is not self._leader and not self._takes_over(item, replaces=replaces):
             return False
-        self._lead(0 if other or one.nests else id(optimizer))
+        self._lead(0 if other or item.nests else id(optimizer))
         return True
 
-    def _takes_over(self, one: _Known, *, replaces: bool) -> bool:
-        """Whether ``one`` becomes the leader and this call of it is a step."""
+    def _takes_over(self, item: _Known, *, replaces: bool) -> bool:
+        """Whether ``item`` becomes the leader and this call of it is a step."""
         rounds, old = self._steps() + self._skipped, self._leader
         led, expected = rounds - self._began, False
         if old is not None and not replaces:
-            if one is self._before and led == 1:  # ``old`` took no turn, but made a step
+            if item is self._before and led == 1:  # ``old`` took no turn, but made a step
                 old.led = False
                 self._skipped += 1
-                self._leader, self._began, self._before = one, rounds, None
+                self._leader, self._began, self._before = item, rounds, None
                 self._lead(0)
                 return False
-            expected = led >= _TURN and one.led and rounds - one.fired >= _TURN
-            if one.fired != rounds and not expected:
-                one.fired = rounds
+            expected = led >= _TURN and item.led and rounds - item.fired >= _TURN
+            if item.fired != rounds and not expected:
+                item.fired = rounds
                 return False
         if old is not None:
             old.led, old.fired = led >= _TURN, rounds
-        self._leader, self._began, self._before = one, rounds, old if expected else None
+        self._leader, self._began, self._before = item, rounds, old if expected else None
         return True
 
     def _know(self, optimizer: Any, created: int) -> _Known:
         if len(self._known) > _KNOWN_LIMIT:
-            kept = {key: one for key, one in self._known.items() if one is self._leader}
+            kept = {key: value for key, value in self._known.items() if value is self._leader}
             self._known = kept
-        known = self._known[id(optimizer)] = _Known(optimizer, created)
-        return known
+        item = self._known[id(optimizer)] = _Known(optimizer, created)
+        return item
 
 
 def _first(optimizer: Any) -> Any:

@@ -204,16 +204,16 @@ class _WarmUp:
         # Read the count before the state: activity that begins between the two reads shows in the
         # count at the next step. The ledger stores in reverse order, so a count is never ahead of
         # its state.
-        known, active = block[0], block[_SINCE] != 0
-        waited = known - block[_BACKGROUND]
+        number, active = block[0], block[_SINCE] != 0
+        waited = number - block[_BACKGROUND]
         last = slot[9]
         count = slot[8] + self.early + 1
         touched = active or waited != self.waited or (self.seen == _TOUCHED and count > 1)
         baseline = count <= self.eager
         if count > 1 and not touched and not baseline:
             # all activity is in the background, or another thread's step was handled
-            self.compiled_ns, self.seen = total, known
-            self.ledger.marks.passed(known)
+            self.compiled_ns, self.seen = total, number
+            self.ledger.marks.passed(number)
             return None
         self.early += 1
         now = now if now > last else last
@@ -222,11 +222,11 @@ class _WarmUp:
         # never negative: an open activity is accounted until after ``now``
         rest = max(0, duration - (total - self.compiled_ns)) if last else 0
         self.compiled_ns, self.waited = total, waited
-        self.seen = _TOUCHED if active else _BASELINE if count < self.eager else known
+        self.seen = _TOUCHED if active else _BASELINE if count < self.eager else number
         if touched:  # with no call since ``seen``: another thread's step would become regular
             self.warm_at = (count if count > self.eager else self.eager) + self.warm_steps
         first = not last
-        return _Irregular(count, now, duration, rest, known, first, touched, baseline)
+        return _Irregular(count, now, duration, rest, number, first, touched, baseline)
 
     def begin_baseline(self, steps: int, count: int) -> None:
         """The steps up to number ``count`` run eagerly; ``steps`` are over."""

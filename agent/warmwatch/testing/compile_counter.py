@@ -14,12 +14,13 @@ from functools import cache
 from typing import Any
 
 from warmwatch import _guard
-from warmwatch.hooks.dynamo.breaks import head_of, reason_of
+from warmwatch.hooks.dynamo.breaks import head_of, place_of, reason_of
 from warmwatch.hooks.dynamo.events import Compiling
 from warmwatch.hooks.installation import Hooks, ImportWatch
 from warmwatch.hooks.points import Listener
-from warmwatch.hooks.redaction import Redactors, redactors
+from warmwatch.hooks.redaction import Redactors, hint, redactors
 from warmwatch.process.settings import settings_from
+from warmwatch.shared.fallbacks import LIMIT, cause_of, function_of
 from warmwatch.testing.compile_limits import Cause, Compiled, Place
 
 _DYNAMO = "torch._dynamo"
@@ -64,7 +65,9 @@ class CompileCounter(Listener):
             self.update()
             compiled.armed, compiled.disabled = self._installed, self._hooks.disabled()
             compiled.troubles += self._troubles
-            self._counting = [one for one in self._counting if one is not compiled]
+            self._counting = [
+                compilation for compilation in self._counting if compilation is not compiled
+            ]
             if not self._counting:
                 self._stop()
 
@@ -84,8 +87,11 @@ class CompileCounter(Listener):
     def _install(self) -> None:
         from warmwatch.hooks import registry
 
-        names = ("events", "compilations", "recompile_reasons", "recompile_limit", "disabled")
-        self._hooks.install([one for one in registry.POINTS if one[0] in names], self)
+        names = {
+            *("events", "compilations", "recompile_reasons", "recompile_limit", "disabled"),
+            "batches",
+        }
+        self._hooks.install([pair for pair in registry.POINTS if pair[0] in names], self)
         self._installed = True
         self._troubles += [
             f"this PyTorch version does not report {what}; torch 2.6 and later do"
@@ -108,15 +114,17 @@ class CompileCounter(Listener):
     def end(self, event: str) -> None:  # noqa: ARG002 - a listener's signature
         self._sampled()
 
-    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:  # noqa: ARG002
-        self._compiling.recompile(threading.get_ident(), {"reason": reason, "category": category})
+    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
+        of_batch = {key: where[key] for key in ("last_batch",) if key in where}
+        why = {"reason": reason, "category": category, **of_batch}
+        self._compiling.recompile(threading.get_ident(), why)
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         self._sampled()
         if kind != "forward":
             return
         values = self._compiling.ended(threading.get_ident(), values)
-        where = Place(name=values.get("name"), file=values.get("file"), line=values.get("line"))
+        where = _place(values)
         with self._lock:
             category = values.get("category")
             if category and "at_limit" not in values:  # else nothing was compiled
@@ -126,32 +134,34 @@ class CompileCounter(Listener):
                     reason=self._redaction.recompile(reason) if reason else "",
                     category=category,
                     dynamic=values.get("dynamic"),
+                    last_batch=values.get("last_batch"),
                     anew="anew" in values,
                     of_class=values.get("class"),
                 )
                 self._count("recompiles", cause)
             if failure := values.get("failure"):
                 detail = values.get("failure_reason")
-                words = self._redaction.graph_break(detail) if detail else failure
-                self._count("failures", Cause(where=where, reason=words))
+                text = self._redaction.graph_break(detail) if detail else failure
+                self._count("failures", Cause(where=where, reason=text))
             elif values.get("ops"):
-                for one in self._counting:
-                    one.seen["graphs"].append(Cause(where=where))
+                for compilation in self._counting:
+                    compilation.seen["graphs"].append(Cause(where=where))
 
     def fallback(self, values: Mapping[str, Any]) -> None:
-        if values.get("setting") == "flex_attention":
-            return  # no limit: the test called it uncompiled
-        limit = f"it hit {values.get('setting')} ({values.get('limit')})"
-        frame = str(values.get("id") or "").rpartition("/")[0]
+        cause, items = cause_of(values.get("setting")), function_of(values)
+        limit = f"{values.get('setting')} of {values.get('limit')}" if cause == LIMIT else ""
+        result = Cause(
+            where=Place(name=items[1], file=items[2], line=items[3]), reason=limit, category=cause
+        )
         with self._lock:
-            for one in self._counting:
-                if (of := (frame, values.get("name"))) not in one.limited:
-                    one.limited.add(of)
-                    one.count("fallbacks", Cause(where=Place(name=of[1]), reason=limit))
+            for compilation in self._counting:
+                if items not in compilation.limited:
+                    compilation.limited.add(items)
+                    compilation.count("fallbacks", result)
 
     def _count(self, what: str, cause: Cause) -> None:
-        for one in self._counting:
-            one.count(what, cause)
+        for compilation in self._counting:
+            compilation.count(what, cause)
 
     def _sampled(self) -> None:
         with self._lock:
@@ -164,13 +174,19 @@ class CompileCounter(Listener):
             if self._sample is None:
                 return
             graphs, breaks = self._sample.risen()
-            for one in self._counting:
-                one.graphs += graphs
-                one.breaks += len(breaks)
-                one.seen["breaks"] += [
-                    Cause(where=where, reason=self._redaction.graph_break(text))
-                    for text, where in breaks
-                ]
+            causes = [
+                Cause(
+                    where=_place(place),
+                    reason=self._redaction.graph_break(text),
+                    hint=hint(text),
+                    library="library" in place,
+                )
+                for text, place in breaks
+            ]
+            for compilation in self._counting:
+                compilation.graphs += graphs
+                compilation.breaks += len(causes)
+                compilation.seen["breaks"] += causes
 
 
 class _Sample:
@@ -199,23 +215,23 @@ class _Sample:
         self._new_reasons += reasons[self._reasons if len(reasons) >= self._reasons else 0 :]
         self._graphs, self._breaks, self._reasons = graphs, breaks, len(reasons)
 
-    def risen(self) -> tuple[int, list[tuple[str, Place]]]:
+    def risen(self) -> tuple[int, list[tuple[str, Mapping[str, Any]]]]:
         """Number of new graphs since the last call, and new graph breaks with their places.
 
         The list of breaks has the place of each; it lacks those that skip the whole frame.
         """
         self.take()
-        found = [(reason_of(one), _place(one)) for one in self._new_reasons]
-        listed = Counter(head_of(text) for text, _ in found)
+        pairs: list[tuple[str, Mapping[str, Any]]] = [
+            (reason_of(reason), place_of(reason)) for reason in self._new_reasons
+        ]
+        listed = Counter(head_of(text) for text, _ in pairs)
         for text, count in self._new_counts.items():
-            last = self._hooks.break_place(text)
-            where = Place(name=last.get("name"), file=last.get("file"), line=last.get("line"))
             known_place = min(count, listed[head_of(text)])
             listed[head_of(text)] -= known_place
-            found += [(text, where)] * (count - known_place)
+            pairs += [(text, self._hooks.break_place(text))] * (count - known_place)
         graphs = self._new_graphs
         self._forget()
-        return graphs, found
+        return graphs, pairs
 
     def _forget(self) -> None:
         self._new_graphs = 0
@@ -227,13 +243,8 @@ def _rise(before: int, now: int) -> int:
     return now - before if now >= before else now
 
 
-def _place(reason: Any) -> Place:
-    """The innermost line of the user's code."""
-    stack = getattr(reason, "user_stack", None)
-    if not stack:
-        return Place()
-    frame = stack[-1]
-    return Place(name=frame.name, file=frame.filename.rpartition("/")[2], line=frame.lineno)
+def _place(of: Mapping[str, Any]) -> Place:
+    return Place(name=of.get("name"), file=of.get("file"), line=of.get("line"))
 
 
 def _nothing(*_: Any) -> None:

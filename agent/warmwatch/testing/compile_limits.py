@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from warmwatch.shared.advice import OF_BREAK, OF_FALLBACK, advice_for
+from warmwatch.shared.advice import advice_for
+from warmwatch.shared.breaks import break_remedy, plain_break
+from warmwatch.shared.fallbacks import LIMIT, REMEDIES
+from warmwatch.shared.fallbacks import words as words_of_fallback
 from warmwatch.shared.phrases import counted, one_line, place
-from warmwatch.shared.reasons import plain, plain_break
+from warmwatch.shared.reasons import plain
 
 NAMES = ("graphs", "breaks", "recompiles", "fallbacks", "failures")
 Allowed = int | tuple[int, int]
@@ -18,7 +22,7 @@ _NOUNS = {
     "graphs": ("graph", "graphs"),
     "breaks": ("graph break", "graph breaks"),
     "recompiles": ("recompile", "recompiles"),
-    "fallbacks": ("function at the recompile limit", "functions at the recompile limit"),
+    "fallbacks": ("function left to run eagerly", "functions left to run eagerly"),
     "failures": ("failed compilation", "failed compilations"),
 }
 _MOST = 10
@@ -43,15 +47,19 @@ class Place:
 class Cause:
     """One recompile, break, graph, fallback or failure; ``reason`` is redacted.
 
-    ``dynamic``, ``anew``: as ``advice`` takes them. ``of_class``: as ``plain`` takes it.
+    ``dynamic``, ``last_batch``, ``anew``: as ``advice`` takes them. ``of_class``: as ``plain``
+    takes it. ``hint``, ``library``: as ``break_remedy`` takes them.
     """
 
     where: Place = Place()
     reason: str = ""
     category: str | None = None
     dynamic: bool | None = None
+    last_batch: Sequence[int] | None = None
     anew: bool = False
     of_class: str | None = None
+    hint: str | None = None
+    library: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,8 +70,7 @@ class Compiled:
         graphs: number of graphs, as Dynamo counts them.
         breaks, recompiles, fallbacks, failures: their numbers.
         seen: place and reason of each, by the names above.
-        limited: frame and function of each fallback: at the recompile limit, PyTorch raises at each
-        call under ``fullgraph=True``.
+        limited: the function of each fallback.
         disabled: what disabled compilation at the end; empty if it was enabled.
         armed: Dynamo was imported.
         troubles: why counts may be wrong, one sentence each.
@@ -75,7 +82,7 @@ class Compiled:
     fallbacks: int = 0
     failures: int = 0
     seen: dict[str, list[Cause]] = field(default_factory=lambda: {name: [] for name in NAMES})
-    limited: set[tuple[str, str | None]] = field(default_factory=set)
+    limited: set[tuple[Any, ...]] = field(default_factory=set)
     disabled: str = ""
     armed: bool = False
     troubles: list[str] = field(default_factory=list)
@@ -94,20 +101,20 @@ def checked(limits: Mapping[str, object]) -> dict[str, Allowed]:
     Raises:
         TypeError: a name or a limit is invalid.
     """
-    found: dict[str, Allowed] = {}
+    values: dict[str, Allowed] = {}
     for name, value in limits.items():
         if name not in NAMES:
             raise TypeError(f"warmwatch_compiles counts {', '.join(NAMES)}, not {name!r}")
         if value is None:
             continue
         pair = value if isinstance(value, tuple) else (value, value)
-        numbers = [one for one in pair if type(one) is int and one >= 0]
+        numbers = [number for number in pair if type(number) is int and number >= 0]
         if len(pair) != 2 or len(numbers) != 2 or numbers[0] > numbers[1]:
             raise TypeError(
                 f"warmwatch_compiles({name}={value!r}): give a number, or (least, most)"
             )
-        found[name] = (numbers[0], numbers[1]) if isinstance(value, tuple) else numbers[0]
-    return found
+        values[name] = (numbers[0], numbers[1]) if isinstance(value, tuple) else numbers[0]
+    return values
 
 
 def complaint(compiled: Compiled, limits: dict[str, Allowed]) -> str | None:
@@ -150,8 +157,8 @@ def _each_once(name: str, causes: list[Cause]) -> Iterator[str]:
     for cause in causes:
         described = _cause(name, cause)
         times[described] = times.get(described, 0) + 1
-    for (words, remedy), count in list(times.items())[:_MOST]:
-        yield words if count == 1 else f"{words} ({count} times)"
+    for (text, remedy), count in list(times.items())[:_MOST]:
+        yield text if count == 1 else f"{text} ({count} times)"
         if remedy:
             yield f"  {remedy}"
     if len(times) > _MOST:
@@ -163,9 +170,12 @@ def _cause(name: str, cause: Cause) -> tuple[str, str | None]:
     if name == "graphs":
         return where, None
     if name == "breaks":
-        return f"{where}: {plain_break(cause.reason) or one_line(cause.reason, _LONGEST)}", OF_BREAK
+        text = plain_break(cause.reason) or one_line(cause.reason, _LONGEST)
+        remedy = break_remedy(cause.reason, cause.hint, library=cause.library)
+        return f"{where}: {text}", remedy
     if name == "fallbacks":
-        return f"{where}: {one_line(cause.reason, _LONGEST)}", OF_FALLBACK
+        kind, limit = cause.category or LIMIT, f" ({cause.reason})" if cause.reason else ""
+        return f"{words_of_fallback(kind, where)}{limit}", REMEDIES[kind]
     if name == "failures":
         return f"{where}: {one_line(cause.reason, _LONGEST)}", None
     why = (

@@ -85,7 +85,7 @@ class _Check:
         self.metrics = list(self.utils.get_compilation_metrics())
 
     def compiled(self, *, forward: bool) -> int:
-        return sum((one.is_forward is not False) is forward for one in self.metrics)
+        return sum((metric.is_forward is not False) is forward for metric in self.metrics)
 
 
 _Found = Iterator[tuple[str, Any, Any]]  # hook, what the agent has, what PyTorch has
@@ -103,7 +103,9 @@ def _graphs(check: _Check) -> _Found:
     yield "compilations", made, truth
     yield "compilation_kinds", made[1], 2
     yield "graph_counter", check.risen("graphs"), check.utils.counters["stats"]["unique_graphs"]
-    again = sum(str(one.compile_id).endswith("/1") and one.is_forward for one in check.metrics)
+    again = sum(
+        str(metric.compile_id).endswith("/1") and metric.is_forward for metric in check.metrics
+    )
     recompiles = [check.risen("recompiles", at) for at in range(len(record.CATEGORIES))]
     yield "compilation_ids", sum(recompiles), again
     yield "recompile_reasons", recompiles[record.CATEGORIES.index("shape")], again
@@ -134,7 +136,9 @@ def _limit(check: _Check) -> _Found:
         function = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
         for size in range(1, _LIMIT + 4):
             function(torch.ones(size))
-    failed = {str(one.compile_id).partition("/")[0] for one in check.metrics if one.fail_type}
+    failed = {
+        str(metric.compile_id).partition("/")[0] for metric in check.metrics if metric.fail_type
+    }
     yield "recompile_limit", check.risen("fallbacks"), len(failed)
     yield "recompile_limit", check.risen("fallbacks"), 1
 
@@ -147,7 +151,7 @@ def _failure(check: _Check) -> _Found:
 
     with check.begin(), contextlib.suppress(RuntimeError):
         torch.compile(lambda x: x - 1, backend=refuses)(torch.ones(2))
-    failed = sum(bool(one.fail_type) for one in check.metrics)
+    failed = sum(bool(metric.fail_type) for metric in check.metrics)
     yield "compilation_failures", check.risen("failures"), failed
     yield "compilation_failures", failed, 1
 
@@ -280,10 +284,10 @@ class _Report:
             if hook not in pending:
                 self._found.setdefault(hook, (IN_PLACE, "none of its figures was compared"))
         for hook in [hook for hook in self._found if hook not in pending]:
-            result, words = self._found[hook]
+            result, text = self._found[hook]
             self._written.add(hook)
             self.fine &= result not in (WRONG, ABSENT, NOT_CHECKED)
-            _write(hook, result, words)
+            _write(hook, result, text)
 
     def _absent(self, hook: str) -> tuple[str, str]:
         since = _CAME_WITH.get(hook)
@@ -319,8 +323,8 @@ def main() -> int:
             head = str(error).strip().partition("\n")[0][:200]
             report.add_all(hooks, NOT_CHECKED, f"{type(error).__name__}: {head}")
     if check.errors:
-        words = f"{check.errors} exceptions inside the agent, caught by it"
-        report.add("agent", WRONG, words)
+        text = f"{check.errors} exceptions inside the agent, caught by it"
+        report.add("agent", WRONG, text)
     report.write()
     return int(not report.fine)
 

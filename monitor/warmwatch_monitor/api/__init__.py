@@ -1,5 +1,5 @@
 """The HTTP API: ``/status``, ``/metrics``, ``/events``, ``/history``, probes, ``/docs``.
 
 Answers come from the latest Snapshot, as cached bytes. A new endpoint is a function in
-``routes.py``.
+``app.py``.
 """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import cast
 
 from msgspec import to_builtins
@@ -13,16 +13,15 @@ from warmwatch_monitor import metrics as series
 from warmwatch_monitor.api.cached import Body, SnapshotCache, json_body
 from warmwatch_monitor.api.waiters import Gone, Waiters, Wanted
 from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
-from warmwatch_monitor.model import Snapshot, incomplete, of_owner, why_left_out
+from warmwatch_monitor.model import Snapshot, incomplete
 from warmwatch_monitor.status.document import chosen, reached, status
 from warmwatch_monitor.status.goals import END_GOALS, LONGEST_WAIT_SECONDS, is_about, is_reached
 from warmwatch_monitor.status.schema.status import Status
 
-# takes the name of a requested run, and a name for the client
-OnRequest = Callable[[str, str], None]
+OnRequest = Callable[[str], None]  # takes the name of a requested run
 
 
-def ignore(_run: str, _peer: str) -> None:
+def ignore(_run: str) -> None:
     """For an application without a poller."""
 
 
@@ -34,52 +33,37 @@ class Answers:
         latest: Callable[[], Snapshot],
         version: str,
         on_request: OnRequest = ignore,
-        owner_uid: int | None = None,
     ) -> None:
         self._latest, self._version, self._on_request = latest, version, on_request
-        self._owner_uid = owner_uid
+        self._daemon = series.DaemonSeries()
         self._cache = SnapshotCache()
         self._lived: dict[str, int] = {}  # by run: when it was last seen alive
         self._waiters = Waiters(latest, self._in_time)
-        self._owners: dict[int, Answers] = {}
 
-    def of(self, owner_uid: int | None) -> Answers:
-        """The answers about one user's runs only; without a user, about all runs."""
-        if owner_uid is None:
-            return self
-        if owner_uid not in self._owners:
-            self._owners[owner_uid] = Answers(
-                OwnedBy(self._latest, owner_uid), self._version, self._on_request, owner_uid
-            )
-        return self._owners[owner_uid]
-
-    def status(self, run: str | None = None, peer: str = "") -> Body:
-        """The present status. ``peer``: a name for the client. Raises UnknownRunError."""
+    def status(self, run: str | None = None) -> Body:
+        """The present status. Raises UnknownRunError."""
         snapshot = self._latest()
         if run is None:
             whole = self._cache.get_costly(snapshot, "status", lambda: self._body(snapshot, None))
             return cast(Body, whole)
-        self._on_request(run, peer)
-        with self._explaining(snapshot, peer):
-            return self._body(snapshot, run)
+        self._on_request(run)
+        return self._body(snapshot, run)
 
     def leave(self) -> None:
         """Answer all waiting clients, because the daemon ends."""
-        for answers in (self, *self._owners.values()):
-            answers._waiters.leave()
+        self._waiters.leave()
 
     def metrics(self, accept: str | None) -> Body:
         """The series, in the format of the ``Accept`` header."""
         snapshot, kind = self._latest(), series.content_type(accept)
 
         def make() -> Body:
-            return Body(*series.render(snapshot, accept, version=self._version))
+            rendered = series.render(snapshot, accept, version=self._version, daemon=self._daemon)
+            return Body(*rendered)
 
         return cast(Body, self._cache.get_costly(snapshot, ("metrics", kind), make))
 
-    async def wait(
-        self, goal: str, run: str | None, timeout: float, gone: Gone, peer: str = ""
-    ) -> Body:
+    async def wait(self, goal: str, run: str | None, timeout: float, gone: Gone) -> Body:
         """The answer when ``goal`` is reached or has become impossible, or at the timeout.
 
         A run that disappears for a while may come back, for example if its record or its directory
@@ -92,16 +76,15 @@ class Answers:
         """
         snapshot = self._latest()
         if run is not None:
-            self._on_request(run, peer)
+            self._on_request(run)
         if _lists_all_runs(snapshot):
-            with suppress(UnreadRunError), self._explaining(snapshot, peer):
+            with suppress(UnreadRunError):
                 chosen(snapshot, run)
         # there is no epoch before the first poll
         began_ns = snapshot.now_ns if snapshot.epoch else 0
         wanted = Wanted(goal=goal, run=run, began=snapshot.epoch or None, began_ns=began_ns)
         body = await self._waiters.wait(wanted, timeout, gone)
-        with self._explaining(self._latest(), peer):
-            return self._waited(self._latest(), wanted) if body is None else body
+        return self._waited(self._latest(), wanted) if body is None else body
 
     def _in_time(self, snapshot: Snapshot, wanted: Wanted) -> Body | None:
         try:
@@ -114,12 +97,12 @@ class Answers:
 
     def _names(self, snapshot: Snapshot, wanted: Wanted) -> frozenset[str]:
         """The requested runs that a wait is about. Raises UnknownRunError."""
-        known = self._cache.get(
+        value = self._cache.get(
             snapshot, ("times", wanted.run), lambda: self._times(snapshot, wanted.run)
         )
         return frozenset(
             name
-            for name, lived_ns, attached_at in known
+            for name, lived_ns, attached_at in value
             if is_about(
                 ends=wanted.goal in END_GOALS,
                 lived=lived_ns >= wanted.began_ns,
@@ -173,39 +156,6 @@ class Answers:
     def _answer(self, snapshot: Snapshot, run: str | None) -> Status:
         made = self._cache.get(snapshot, ("answer", run), lambda: status(snapshot, run))
         return cast(Status, made)
-
-    @contextmanager
-    def _explaining(self, snapshot: Snapshot, peer: str) -> Iterator[None]:
-        """Turn an unknown run into an unread one if the user who requests it exceeds a limit.
-
-        That is the user of the token, else the local user of the connection.
-        """
-        try:
-            yield
-        except UnreadRunError:
-            raise
-        except UnknownRunError as error:
-            kind, _, number = peer.partition(" ")
-            local = int(number) if kind == "user" and number.isdecimal() else None
-            uid = local if self._owner_uid is None else self._owner_uid
-            if why := why_left_out(snapshot, error.run, uid):
-                raise UnreadRunError(error.run, error.known, why) from None
-            raise
-
-
-class OwnedBy:
-    """The newest Snapshot reduced to one user's runs, once for each Snapshot."""
-
-    def __init__(self, latest: Callable[[], Snapshot], uid: int) -> None:
-        self._latest, self._uid = latest, uid
-        self._of: Snapshot | None = None
-        self._own: Snapshot | None = None
-
-    def __call__(self) -> Snapshot:
-        snapshot = self._latest()
-        if self._own is None or snapshot is not self._of:
-            self._of, self._own = snapshot, of_owner(snapshot, self._uid)
-        return self._own
 
 
 def _lists_all_runs(snapshot: Snapshot) -> bool:

@@ -36,9 +36,13 @@ class Body:
         headers = {"content-type": self.kind, "vary": "accept, accept-encoding"}
         if len(self.plain) < _WORTH_COMPRESSING or not takes_gzip(accept):
             return self.plain, headers
+        return self.compressed()._gzipped or b"", {**headers, "content-encoding": "gzip"}
+
+    def compressed(self) -> Body:
+        """Itself, compressed: on a thread, if it is large."""
         if self._gzipped is None:
             self._gzipped = gzip.compress(self.plain, _LEVEL, mtime=0)
-        return self._gzipped, {**headers, "content-encoding": "gzip"}
+        return self
 
 
 class SnapshotCache:
@@ -85,10 +89,10 @@ def json_body_of_many(value: Mapping[str, Any]) -> Body:
     Encodes one item at a time: during an item no other Python code runs, not even the event loop.
     """
     parts = (
-        b"%b:[%b]" % (_json(name), b",".join(map(_json, of)))
-        if isinstance(of, list)
-        else b"%b:%b" % (_json(name), _json(of))
-        for name, of in value.items()
+        b"%b:[%b]" % (_json(name), b",".join(map(_json, part)))
+        if isinstance(part, list)
+        else b"%b:%b" % (_json(name), _json(part))
+        for name, part in value.items()
     )
     return Body(b"{%b}" % b",".join(parts), "application/json")
 
@@ -109,8 +113,8 @@ def _json(value: object) -> bytes:
 
 def takes_gzip(accept: str) -> bool:
     """Whether an ``Accept-Encoding`` header accepts gzip."""
-    for one in accept.lower().split(","):
-        name, _, weight = one.partition(";")
+    for text in accept.lower().split(","):
+        name, _, weight = text.partition(";")
         if name.strip() == "gzip":
             return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
     return False

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from warmwatch.shared.states import ENDED, State
+from warmwatch_monitor.figures.training import WarmupSpan
 from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
-from warmwatch_monitor.published import WarmupSpan
 from warmwatch_monitor.status.run import compilation, ending, underway
 from warmwatch_monitor.status.schema.events import (
     AttachedEvent,
@@ -51,14 +51,12 @@ def changes(before: Snapshot, now: Snapshot) -> Iterator[Change]:
     """All changes of runs. Both Snapshots have all runs."""
     old = {view.run: view for view in before.runs}
     changed = [
-        (known, view)
-        for view in now.runs
-        if not _is_unchanged(known := old.pop(view.run, None), view)
+        (run, view) for view in now.runs if not _is_unchanged(run := old.pop(view.run, None), view)
     ]
     if changed:
         shown = frozenset(view.run for view in now.runs)
-        for known, view in changed:
-            yield from _of_run(known, view, now.epoch, shown)
+        for run, view in changed:
+            yield from _of_run(run, view, now.epoch, shown)
     if old:
         shown = frozenset(view.run for view in before.runs)
         for view in old.values():
@@ -124,8 +122,8 @@ class _Events:
 
     def __call__(self, type: type[Event], rank: RankView | None, **data: Any) -> Change:
         common, called = self._common
-        of = {} if rank is None else {"rank": rank.rank}
-        return Change(type(**common, **of, **data), called)
+        counts = {} if rank is None else {"rank": rank.rank}
+        return Change(type(**common, **counts, **data), called)
 
 
 def _of_run(
@@ -190,12 +188,12 @@ def _of_compiler(before: RankView | None, now: RankView, event: _Events) -> Iter
 
 def _compilations(before: RankView | None, now: RankView, event: _Events) -> Iterator[Change]:
     """The new ones in the journal, which has the last ones in order."""
-    known = before.figures.log.compilations if before else ()
-    last = known[-1].at_ns if known else 0
-    there = {(one.at_ns, one.id, one.kind) for one in known}
-    for one in now.figures.log.compilations:
-        if one.at_ns >= last and (one.at_ns, one.id, one.kind) not in there:
-            yield event(CompilationEvent, now, compilation=compilation(one))
+    compilations = before.figures.log.compilations if before else ()
+    last = compilations[-1].at_ns if compilations else 0
+    there = {(value.at_ns, value.id, value.kind) for value in compilations}
+    for item in now.figures.log.compilations:
+        if item.at_ns >= last and (item.at_ns, item.id, item.kind) not in there:
+            yield event(CompilationEvent, now, compilation=compilation(item))
 
 
 def _of_warmth(before: RankView | None, now: RankView, event: _Events) -> Iterator[Change]:

@@ -61,15 +61,15 @@ class Recent:
 
     def take(self, snapshot: Snapshot) -> None:
         """Add the changes since the last Snapshot. A run that cannot be read is not gone."""
-        self.changes = found = list[Change]()
+        self.changes = result = list[Change]()
         if self._before is not None:
-            found += (Change(event) for event in source_changes(self._before, snapshot))
+            result += (Change(event) for event in source_changes(self._before, snapshot))
         self._before = snapshot
         if has_runs(snapshot):
             if self._before_of_runs is not None:
-                found += changes(self._before_of_runs, snapshot)
+                result += changes(self._before_of_runs, snapshot)
             self._before_of_runs = snapshot
-        for change in found:
+        for change in result:
             self._add(change)
 
     def after(
@@ -84,17 +84,17 @@ class Recent:
             oldest = self._events[0].number if self._events else self.number + 1
             if number < oldest - 1:
                 raise ForgottenError("too_old")
-            found, size = [], 0
+            result, size = [], 0
             skipped = number - (oldest - 1)
             for at in range(skipped, len(self._events)):
                 event = self._events[at]
                 number = event.number
                 if wanted.has(event):
-                    found.append(event.content)
+                    result.append(event.content)
                     size += len(event.content)
                     if size >= most_bytes:
                         break
-            return number, found
+            return number, result
 
     def id_of(self, number: int) -> str:
         return f"{self.life}-{number}"
@@ -108,10 +108,10 @@ class Recent:
         life, _, number = id.rpartition("-")
         if life != self.life:
             raise ForgottenError("another_daemon")
-        known = int(number) if number.isascii() and number.isdecimal() and len(number) < 16 else -1
-        if not 0 <= known <= self.number:
+        count = int(number) if number.isascii() and number.isdecimal() and len(number) < 16 else -1
+        if not 0 <= count <= self.number:
             raise ForgottenError("another_daemon")
-        return known
+        return count
 
     def _add(self, change: Change) -> None:
         number = self.number + 1

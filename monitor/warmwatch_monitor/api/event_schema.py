@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from warmwatch_monitor.status.schema.events import (
     CHANGES,
-    KINDS,
     Event,
     ResetEvent,
     SampleEvent,
@@ -18,7 +17,7 @@ from warmwatch_monitor.status.schema.status import Status
 EVENTS: Mapping[str, type[Status | ResetEvent | Event]] = {
     "snapshot": Status,
     "reset": ResetEvent,
-    **{one.kind: one for one in CHANGES},
+    **{item.kind: item for item in CHANGES},
     SampleEvent.kind: SampleEvent,
     StoppingEvent.kind: StoppingEvent,
 }
@@ -29,23 +28,8 @@ EVENTS_DESCRIPTION = (
     "other request is needed. Each event has an `id`: a client that reconnects with the last one "
     "as `Last-Event-ID` misses nothing of the last 8192 events (or 8 MiB), or gets a `reset`. A "
     "comment comes every 15 s. A connection ends after an hour, when the daemon does (the last "
-    "event is then `stopping`), or if it is read too slowly: reconnect with the last id. At most "
-    "1000 clients are connected at a time."
-)
-EVENTS_RUN_DESCRIPTION = (
-    "Only events of this run, and of data sources. The run may begin later. Names as in `/status`."
-)
-KINDS_DESCRIPTION = (
-    "Only events of these kinds, separated by commas. The first event, `reset` and `stopping` "
-    "always come."
-)
-_KIND = f"({'|'.join(KINDS)})"
-KINDS_PATTERN = f"^({_KIND}(,{_KIND})*)?$"
-SAMPLES_DESCRIPTION = (
-    "With `true`, also an event `sample` each second, without an id: the current figures."
-)
-LAST_ID_DESCRIPTION = (
-    "The id of the last event that the client has read. Browsers send it when they reconnect."
+    "event is then `stopping`), or if it is read too slowly: reconnect with the last id. With "
+    "more than 1000 clients, the one that is connected longest has to reconnect."
 )
 EVENTS_EXAMPLE = (
     "event: state\n"

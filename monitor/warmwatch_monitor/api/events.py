@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 
 from msgspec.structs import replace
@@ -33,13 +32,6 @@ _BEAT = b": still here\n\n"
 Sample = Callable[[Snapshot], SampleEvent]
 
 
-SHARE_OF_A_PEER = 0.25  # of all listeners
-
-
-class CrowdedError(Exception):
-    """The limit of listeners is reached; the message says what to do."""
-
-
 class Events:
     """The listeners. Used only on the event loop.
 
@@ -56,8 +48,8 @@ class Events:
     ) -> None:
         self._latest, self._recent, self._sample, self._most = latest, recent, sample, most
         self._cache = SnapshotCache()
-        self._listeners: set[asyncio.Event] = set()  # each is set when there is news
-        self._peers: Counter[str] = Counter()
+        # Each is set when there is news, or when the listener has to reconnect; the oldest first.
+        self._listeners: dict[asyncio.Event, None] = {}
         self._waker: asyncio.Task[None] | None = None
         self._leaving = False
         self._beats, self._samplers = 0, 0
@@ -69,26 +61,19 @@ class Events:
         for news in self._listeners:
             news.set()
 
-    def refuse_crowd(self, peer: str = "") -> None:
-        """Raises CrowdedError if no further listener is allowed, or none from ``peer``."""
-        if peer and self._peers[peer] >= self._most * SHARE_OF_A_PEER:
-            raise CrowdedError(
-                f"{self._peers[peer]} clients of {peer} listen already, which is the limit; "
-                "retry later, or poll /status"
-            )
-        if len(self._listeners) >= self._most:
-            raise CrowdedError(
-                f"{self._most} clients listen already, which is the limit; "
-                "retry later, or poll /status"
-            )
-
     async def listen(
-        self, wanted: Wanted, last_id: str | None, *, samples: bool = False, peer: str = ""
+        self, wanted: Wanted, last_id: str | None, *, samples: bool = False
     ) -> AsyncGenerator[bytes, None]:
-        """The bytes to send to one listener, until it must reconnect."""
+        """The bytes to send to one listener, until it must reconnect.
+
+        Above the limit, the oldest listener makes room: it can reconnect and misses nothing.
+        """
         news, loop = asyncio.Event(), asyncio.get_running_loop()
-        self._listeners.add(news)
-        self._peers[peer] += 1
+        if len(self._listeners) >= self._most:
+            oldest = next(iter(self._listeners))
+            del self._listeners[oldest]
+            oldest.set()
+        self._listeners[news] = None
         self._samplers += samples
         if self._waker is None or self._waker.done():
             self._waker = asyncio.create_task(self._wake_on_news())
@@ -97,20 +82,20 @@ class Events:
             number, first = self._first(wanted, last_id)
             yield _RETRY + first
             beats, sampled = self._beats, 0
-            while not self._leaving and loop.time() < until:
+            while news in self._listeners and not self._leaving and loop.time() < until:
                 news.clear()
                 try:
-                    number, found = self._recent.after(number, wanted)
+                    number, datas = self._recent.after(number, wanted)
                 except ForgottenError:
                     return
                 if samples and self._sampled[0] > sampled:
                     sampled = self._sampled[0]
-                    found.append(self._sampled[1])
-                if not found and beats != self._beats:
-                    found.append(_BEAT)
-                if found:
+                    datas.append(self._sampled[1])
+                if not datas and beats != self._beats:
+                    datas.append(_BEAT)
+                if datas:
                     beats = self._beats
-                    yield b"".join(found)
+                    yield b"".join(datas)
                 else:
                     await news.wait()
             if self._leaving:
@@ -118,8 +103,7 @@ class Events:
                 yield framed(StoppingEvent.kind, stopping)
         finally:
             self._samplers -= samples
-            self._listeners.discard(news)
-            self._peers -= Counter((peer,))  # and drop a peer without connections
+            self._listeners.pop(news, None)
 
     def _first(self, wanted: Wanted, last_id: str | None) -> tuple[int, bytes]:
         """The begin of a connection: the whole status, unless it resumes an earlier one."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import threading
 from array import array
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -24,7 +23,6 @@ from warmwatch_monitor.model import (
     RankView,
     Snapshot,
 )
-from warmwatch_monitor.model.budgets import fair_shares
 
 if TYPE_CHECKING:
     from warmwatch.shared.verdict import Judgement
@@ -86,9 +84,9 @@ class Compilations(NamedTuple):
 
     def recompiles(self) -> Iterator[tuple[float, Compilation]]:
         """The recompiles, the newest last, with their ends in seconds since the epoch."""
-        for one in self.last:
-            if one.category and one.reason and one.at_ns <= self.now_ns:
-                yield self.epoch - (self.now_ns - one.at_ns) / 1e9, one
+        for compilation in self.last:
+            if compilation.category and compilation.reason and compilation.at_ns <= self.now_ns:
+                yield self.epoch - (self.now_ns - compilation.at_ns) / 1e9, compilation
 
 
 class _Spent(NamedTuple):
@@ -120,7 +118,9 @@ class History:
             for view in self._with_room([view for run in snapshot.runs for view in run.ranks]):
                 self._take_rank(view, second, snapshot)
             gpus = snapshot.gpus[: self._most_gpus]
-            for gpu in sorted(gpus, key=lambda one: one.uuid not in self.gpus):  # evict no other
+            for gpu in sorted(
+                gpus, key=lambda reading: reading.uuid not in self.gpus
+            ):  # evict no other
                 if self.gpu_readings.get(gpu.uuid) is gpu and self._has(gpu.uuid, second):
                     continue  # the reading of the poll before
                 series = _of(self.gpus, gpu.uuid, GPU_COLUMNS, self._most_gpus, second)
@@ -148,24 +148,19 @@ class History:
             }
             self._spent = {key: spent for key, spent in self._spent.items() if key in self.ranks}
             self.compilations = {
-                key: known for key, known in self.compilations.items() if key in self.ranks
+                key: compilations
+                for key, compilations in self.compilations.items()
+                if key in self.ranks
             }
         self.epochs[second % SECONDS] = epoch
 
     def _with_room(self, ranks: list[RankView]) -> list[RankView]:
-        """The ranks that are stored: a fair part of each user's, living ones first.
+        """The ranks that are stored, living ones first.
 
         Ranks with a series come before others, so that no other rank evicts it.
         """
-        if len(ranks) <= self._most_ranks:
-            return sorted(ranks, key=self._is_new)
-        by_user: defaultdict[int | None, list[RankView]] = defaultdict(list)
-        for view in sorted(ranks, key=lambda one: (not one.living, self._is_new(one))):
-            by_user[view.figures.who.owner_uid].append(view)
-        needs = {uid: len(of_one) for uid, of_one in by_user.items()}
-        shares = fair_shares(needs, self._most_ranks, self._most_ranks)
-        found = [view for uid, of_one in by_user.items() for view in of_one[: shares[uid]]]
-        return sorted(found, key=self._is_new)
+        ordered = sorted(ranks, key=lambda rank: (not rank.living, self._is_new(rank)))
+        return sorted(ordered[: self._most_ranks], key=self._is_new)
 
     def _is_new(self, view: RankView) -> bool:
         who = view.figures.who
@@ -177,7 +172,7 @@ class History:
         series = _of(self.ranks, key, RANK_COLUMNS, self._most_ranks, second)
         at, columns, steps = second % SECONDS, series.columns, figures.steps
         columns["steps"][at] = steps.count
-        columns["step_seconds"][at] = math.nan if steps.last_seconds is None else steps.last_seconds
+        columns["step_seconds"][at] = math.nan if steps.last is None else steps.last
         last = figures.log.compilations
         self.compilations[key] = Compilations(snapshot.epoch, snapshot.now_ns, last)
         before = self._spent.get(key)
@@ -210,8 +205,8 @@ def _pause(before: Pauses | None, pauses: Pauses) -> int:
     """Code of the pause in progress, or of one that took time since the previous poll."""
     if pauses is before:  # none is in progress
         return 0
-    evaluated = before is not None and _longer(pauses.evaluating_seconds, before.evaluating_seconds)
-    saved = before is not None and _longer(pauses.saving_seconds, before.saving_seconds)
+    evaluated = before is not None and _longer(pauses.evaluation_seconds, before.evaluation_seconds)
+    saved = before is not None and _longer(pauses.checkpoint_seconds, before.checkpoint_seconds)
     if saved or pauses.saving_since is not None:  # a save can be part of an evaluation
         return PAUSE_NAMES.index("saving")
     if evaluated or pauses.evaluating_since is not None:

@@ -32,9 +32,9 @@ from warmwatch_monitor.status.schema.events import (
     SampleEvent,
 )
 from warmwatch_monitor.status.words.evidence import evidence
-from warmwatch_monitor.status.words.run import decisive_rank, run_answer
+from warmwatch_monitor.status.words.run import decisive_rank, run_answer, title
 from warmwatch_monitor.status.words.sentence import answer
-from warmwatch_monitor.status.words.states import state_words
+from warmwatch_monitor.status.words.states import qualified_by, state_words
 
 _DIGITS = 6  # of a second, a watt
 K = TypeVar("K")
@@ -65,10 +65,10 @@ def columns(
             {
                 "run": name,
                 "rank": rank,
-                **_rank(one, epochs, width),
+                **_rank(groups, epochs, width),
                 "recompiles": _recompiles(compilations[name, rank], oldest),
             }
-            for (name, rank), one in sorted(ranks.items())
+            for (name, rank), groups in sorted(ranks.items())
             if run is None or name == run
         ],
         "gpus": [
@@ -76,21 +76,21 @@ def columns(
                 "uuid": uuid,
                 "index": readings[uuid].index,
                 "power_limit_watts": readings[uuid].power_limit_watts,
-                **{name: _means(one[name], width) for name in GPU_COLUMNS},
+                **{name: _means(groups[name], width) for name in GPU_COLUMNS},
             }
-            for uuid, one in sorted(gpus.items(), key=lambda of: readings[of[0]].index)
+            for uuid, groups in sorted(gpus.items(), key=lambda entry: readings[entry[0]].index)
         ],
     }
 
 
 def sample(snapshot: Snapshot) -> SampleEvent:
     """The present figures, and the sentences."""
-    words = answer(snapshot)
+    sentence = answer(snapshot)
     return SampleEvent(
         at=snapshot.epoch,
         late_seconds=snapshot.late_seconds,
-        summary=words.summary,
-        details=list(words.details),
+        summary=sentence.summary,
+        details=list(sentence.details),
         compiling=any_compiling(snapshot.runs),
         warm=all_warm(snapshot.runs),
         awaited=snapshot.awaited,
@@ -101,15 +101,16 @@ def sample(snapshot: Snapshot) -> SampleEvent:
 
 
 def _run(view: RunView) -> SampledRun:
-    words, decisive = run_answer(view), decisive_rank(view)
+    sentence, decisive = run_answer(view), decisive_rank(view)
     return SampledRun(
         run=view.run,
         state=view.state,
         state_words=state_words(decisive),
-        decisive_rank=decisive.rank,
-        compiling_since=stretch.began_at if (stretch := view.stretch) else None,
-        summary=words.summary,
-        details=list(words.details),
+        qualified_by=qualified_by(decisive),
+        summary=sentence.summary,
+        title=title(view),
+        subtitle=sentence.subtitle,
+        clauses=list(sentence.clauses),
     )
 
 
@@ -121,23 +122,15 @@ def _present(view: RankView) -> SampledRank:
         state=judgement.state,
         phase=(judgement.phase or "other") if judgement.compiling else None,
         pause=_pause(view),
-        silent="silent" in judgement.conditions,
-        since=figures.progress.state_since,
-        left_seconds=_left(view),
         steps=figures.steps.count,
         clean_steps=judgement.clean_steps,
         evidence=evidence(view),
-        step_seconds=figures.steps.last_seconds,
+        step_seconds=figures.steps.last,
         a_step_seconds=figures.steps.length,
         last_step_age_seconds=figures.progress.last_step_age_seconds,
         compile_seconds=figures.compile.seconds,
         progress=figures.compile.open.counted if figures.compile.open else None,
     )
-
-
-def _left(view: RankView) -> float | None:
-    known = view.estimate if view.judgement.compiling else None
-    return None if known is None else known.left_seconds
 
 
 def _pause(view: RankView) -> str | None:
@@ -147,10 +140,10 @@ def _pause(view: RankView) -> str | None:
     return None if pauses.evaluating_since is None else "evaluation"
 
 
-def _recompiles(known: Compilations, oldest: float) -> list[dict[str, Any]]:
+def _recompiles(compilations: Compilations, oldest: float) -> list[dict[str, Any]]:
     return [
-        {"at": round(at, 3), **asdict(compilation(one))}
-        for at, one in known.recompiles()
+        {"at": round(at, 3), **asdict(compilation(item))}
+        for at, item in compilations.recompiles()
         if at >= oldest
     ]
 
@@ -181,14 +174,16 @@ def _in_order(epochs: Sequence[float]) -> list[float]:
     return ordered
 
 
-def _rank(found: dict[str, Sequence[float]], epochs: Sequence[float], width: int) -> dict[str, Any]:
+def _rank(
+    groups: dict[str, Sequence[float]], epochs: Sequence[float], width: int
+) -> dict[str, Any]:
     return {
-        "steps": _lasts(found["steps"], width),
-        "step_seconds": _means(found["step_seconds"], width),
-        "compile_seconds": _means(found["compile_seconds"], width),
-        "states": _begins(found["state"], STATES, epochs),
-        "phases": _begins(found["phase"], PHASE_NAMES, epochs),
-        "pauses": _begins(found["pause"], PAUSE_NAMES, epochs),
+        "steps": _lasts(groups["steps"], width),
+        "step_seconds": _means(groups["step_seconds"], width),
+        "compile_seconds": _means(groups["compile_seconds"], width),
+        "states": _begins(groups["state"], STATES, epochs),
+        "phases": _begins(groups["phase"], PHASE_NAMES, epochs),
+        "pauses": _begins(groups["pause"], PAUSE_NAMES, epochs),
     }
 
 
@@ -196,12 +191,12 @@ def _begins(
     codes: Sequence[float], names: Sequence[str | None], epochs: Sequence[float]
 ) -> list[tuple[float, str | None]]:
     """Each stretch of one code: its begin, and the code's meaning."""
-    found, rest = [], bytes(map(int, codes))
+    result, rest = [], bytes(map(int, codes))
     while rest:
         at = len(codes) - len(rest)
-        found.append((round(epochs[at], 3), names[rest[0]]))
+        result.append((round(epochs[at], 3), names[rest[0]]))
         rest = rest.lstrip(rest[:1])
-    return found
+    return result
 
 
 # An hour of 64 ranks is 700,000 numbers: do as little as possible for each.
@@ -217,8 +212,8 @@ def _mean(values: Sequence[float]) -> float | None:
     total = sum(values)
     if total == total:
         return round(total / len(values), _DIGITS)
-    known = [value for value in values if value == value]
-    return round(sum(known) / len(known), _DIGITS) if known else None
+    numbers = [value for value in values if value == value]
+    return round(sum(numbers) / len(numbers), _DIGITS) if numbers else None
 
 
 def _lasts(values: Sequence[float], width: int) -> list[int | None]:

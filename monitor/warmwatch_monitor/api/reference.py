@@ -47,45 +47,47 @@ def page(document: Node) -> str:
 def _operation(name: str, operation: Node, document: Node) -> Iterator[str]:
     yield f"<h2><code>{escape(name)}</code></h2><p>{_words(operation.get('description', ''))}</p>"
     if parameters := operation.get("parameters"):
-        yield _table("parameter", (_parameter(one) for one in parameters))
-    yield _table("answer", (_response(code, one) for code, one in operation["responses"].items()))
+        yield _table("parameter", (_parameter(parameter) for parameter in parameters))
+    yield _table("answer", (_response(code, item) for code, item in operation["responses"].items()))
     for code, response in operation["responses"].items():
         for kind, content in response.get("content", {}).items():
             schema = content.get("schema", {})
             if (fields := _fields(schema, document)) and code == "200":
                 yield f"<h3>Fields</h3>{_table('field', fields)}"
-            for one in schema.get("oneOf", ()):
-                yield from _event(one, document)
+            for value in schema.get("oneOf", ()):
+                yield from _event(value, document)
             if "example" in content:
                 example = json.dumps(content["example"], indent=2)
                 yield f"<h3>{escape(code)} ({escape(kind)})</h3><pre>{escape(example)}</pre>"
 
 
-def _event(one: Node, document: Node) -> Iterator[str]:
+def _event(values: Node, document: Node) -> Iterator[str]:
     """One event of a stream, without the fields that `/status` has too."""
-    *_, own = one["allOf"]
+    *_, own = values["allOf"]
     schema = _resolved(own, document)
-    words = _words(schema.get("description", ""))
-    yield f"<h3>Event <code>{escape(one['title'])}</code></h3><p>{words}</p>"
+    text = _words(schema.get("description", ""))
+    yield f"<h3>Event <code>{escape(values['title'])}</code></h3><p>{text}</p>"
     if not own["$ref"].endswith("/Status"):
         yield _table("field", _fields(own, document))
 
 
 def _table(what: str, lines: Any) -> str:
-    rows = "".join(f"<tr><td>{name}</td><td>{words}</td></tr>" for name, words in lines)
+    rows = "".join(f"<tr><td>{name}</td><td>{text}</td></tr>" for name, text in lines)
     return f"<table><tr><th>{what}</th><th>meaning</th></tr>{rows}</table>"
 
 
 def _parameter(parameter: Node) -> tuple[str, str]:
     schema = parameter.get("schema", {})
-    words = [_words(parameter.get("description", ""))]
+    parts = [_words(parameter.get("description", ""))]
     if values := schema.get("enum"):
-        words.append("One of " + ", ".join(f"<code>{escape(str(one))}</code>" for one in values))
+        parts.append(
+            "One of " + ", ".join(f"<code>{escape(str(value))}</code>" for value in values)
+        )
     if schema.get("default") is not None:
-        words.append(f"Without it <code>{escape(str(schema['default']))}</code>")
+        parts.append(f"Without it <code>{escape(str(schema['default']))}</code>")
     place = "header " if parameter["in"] == "header" else ""
     return f"{place}<code>{escape(parameter['name'])}</code>", ". ".join(
-        one.rstrip(".") for one in words if one
+        name.rstrip(".") for name in parts if name
     )
 
 
@@ -101,29 +103,29 @@ def _fields(
         return []
     above = (*above, reference) if reference else above
     schema = _resolved(schema, document)
-    found = []
+    result = []
     for name, field in schema.get("properties", {}).items():
         ways = [field, *field.get("anyOf", ())]
-        whole = [_resolved(one, document) for one in ways]
-        texts = [one["description"] for one in (*ways, *whole) if one.get("description")]
+        whole = [_resolved(way, document) for way in ways]
+        texts = [way["description"] for way in (*ways, *whole) if way.get("description")]
         if texts:  # its own description, or else that of its reference
-            found.append((f"<code>{escape(prefix + name)}</code>", _words(texts[0])))
-        for one, resolved in zip(ways, whole, strict=True):
-            found += _fields(one, document, f"{prefix}{name}.", above)
-            found += _fields(resolved.get("items", {}), document, f"{prefix}{name}[].", above)
-    return found
+            result.append((f"<code>{escape(prefix + name)}</code>", _words(texts[0])))
+        for value, resolved in zip(ways, whole, strict=True):
+            result += _fields(value, document, f"{prefix}{name}.", above)
+            result += _fields(resolved.get("items", {}), document, f"{prefix}{name}[].", above)
+    return result
 
 
 def _resolved(schema: Node, document: Node) -> Node:
-    found: Any = schema
+    value: Any = schema
     if reference := schema.get("$ref"):
-        found = document
+        value = document
         for name in reference.removeprefix("#/").split("/"):
-            found = found[name]
-    return dict(found)
+            value = value[name]
+    return dict(value)
 
 
 def _words(text: str) -> str:
     """A description with its `code` marked."""
     parts = escape(" ".join(text.split())).split("`")
-    return "".join(f"<code>{one}</code>" if i % 2 else one for i, one in enumerate(parts))
+    return "".join(f"<code>{name}</code>" if i % 2 else name for i, name in enumerate(parts))

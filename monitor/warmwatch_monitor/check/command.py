@@ -9,14 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+from msgspec.structs import replace
 
 from warmwatch_monitor.bounded import read_text
+from warmwatch_monitor.check import baseline
+from warmwatch_monitor.check.baseline import parsed
+from warmwatch_monitor.check.comparison import compared
 from warmwatch_monitor.check.gated_run import NOT_SEEN, CannotCompareError, measured
+from warmwatch_monitor.check.output import Result, changes, document, markdown, text
+from warmwatch_monitor.commands.launch import check_name
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import as_json, note
 from warmwatch_monitor.output.files import place_of, write
-from warmwatch_monitor.run.launched import check_name
 
 if TYPE_CHECKING:
     from warmwatch_monitor.check.baseline import Baseline
@@ -36,7 +41,6 @@ class _Request(NamedTuple):
     tolerance: float | None
     keep_caches: bool
     markdown: Path | None
-    junit: Path | None
     json: Path | None
 
 
@@ -53,7 +57,6 @@ class _Request(NamedTuple):
 @click.option("--keep-caches", is_flag=True, help="Use the existing compile caches.")
 @click.option("--run", "--name", "name", metavar="NAME", help="The run's name.")
 @click.option("--markdown", type=options.FILE, help="Write a Markdown summary; - is stdout.")
-@click.option("--junit", type=options.FILE, help="Write JUnit XML for a CI server; - is stdout.")
 @click.option("--json", type=options.FILE, help="Write the result as JSON; - is stdout.")
 @click.argument("command", metavar="[--] CMD...", nargs=-1, type=options.FILE, required=True)
 def check(
@@ -64,7 +67,6 @@ def check(
     keep_caches: bool,
     name: str | None,
     markdown: str | None,
-    junit: str | None,
     json: str | None,
     command: tuple[str, ...],
 ) -> None:
@@ -80,15 +82,7 @@ def check(
     --baseline, all numbers with that command's. Seconds of two machines are never compared.
 
     \b
-    Exit code: 0 nothing grew, or the baseline was written
-               1 something grew
-               2 wrong usage; or the baseline is missing or cannot be read
-               4 CMD failed, or a training that it started: nothing was compared
-               5 no run was seen, or fewer than in the baseline, or one that was
-                 still running when CMD had ended
-               126 CMD cannot be run; 127 CMD was not found
-               130 Ctrl-C: nothing was compared
-               ended by the same signal if one killed CMD
+    Exit code: 0 nothing grew; 1 something grew; 2 no baseline; 4 CMD failed; 5 a run is missing
     """
     check_name(name)
     if baseline is None and (update or against is None):
@@ -105,7 +99,6 @@ def check(
         tolerance=tolerance,
         keep_caches=keep_caches,
         markdown=place_of("--markdown", markdown),
-        junit=place_of("--junit", junit),
         json=place_of("--json", json),
     )
     raise SystemExit(_update(request) if update else _check(request))
@@ -113,18 +106,15 @@ def check(
 
 def _words(command: str | None) -> tuple[str, ...]:
     try:
-        found = tuple(shlex.split(command or ""))
+        names = tuple(shlex.split(command or ""))
     except ValueError as error:
         raise UsageError(f"--against: {error}; it takes a shell command") from None
-    if command is not None and not found:
+    if command is not None and not names:
         raise UsageError("--against takes a command")
-    return found
+    return names
 
 
 def _check(request: _Request) -> int:
-    from warmwatch_monitor.check.comparison import compared
-    from warmwatch_monitor.check.output import Result
-
     held = _read(request.baseline) if request.baseline is not None else None
     against = str(request.baseline) if request.baseline else shlex.join(request.against)
     accept = None
@@ -152,34 +142,26 @@ def _measured(request: _Request, command: Sequence[str]) -> tuple[MeasuredRun, .
 
 def _beside(measured: tuple[MeasuredRun, ...], held: Baseline | None) -> Baseline:
     """The measured runs as a baseline; with a file's baseline, only their warm-up in seconds."""
-    from warmwatch_monitor.check import baseline
-
     here = baseline.of(measured)
     return here if held is None else baseline.with_seconds(held, here)
 
 
 def _update(request: _Request) -> int:
-    from msgspec.structs import replace
-
-    from warmwatch_monitor.check import baseline
-    from warmwatch_monitor.check.comparison import compared
-    from warmwatch_monitor.check.output import changes
-
     place = request.baseline
     assert place is not None, "--update requires --baseline"
     before = _read(place) if place.exists() else None
     try:
-        found = _measured(request, request.command)
+        runs = _measured(request, request.command)
     except CannotCompareError as error:
         note(f"\nwarmwatch check: {error}; {place} is unchanged")
         return error.code
-    made = baseline.of(found, before)
+    made = baseline.of(runs, before)
     if request.tolerance is not None:
         made = replace(made, tolerance=request.tolerance)
     text = baseline.written(made)
     write(place, text)
     was = before or baseline.parsed(text)
-    note(changes(str(place), compared(found, was), first=before is None))
+    note(changes(str(place), compared(runs, was), first=before is None))
     return 0
 
 
@@ -187,8 +169,6 @@ _LONGEST_BASELINE = 16 << 20  # bytes
 
 
 def _read(place: Path) -> Baseline:
-    from warmwatch_monitor.check.baseline import parsed
-
     try:
         text = read_text(place, _LONGEST_BASELINE, pipes=True)
     except FileNotFoundError:
@@ -203,22 +183,14 @@ def _read(place: Path) -> Baseline:
         return parsed(text)
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from None
-    except (ValueError, RecursionError, OverflowError):  # thousands of digits or brackets
-        raise UsageError(
-            f"{place}: has a number that is too long, or is nested too deeply"
-        ) from None
 
 
 def _report(request: _Request, result: Result) -> None:
     """Print the result on stderr (stdout is CMD's), and write the requested files."""
-    from warmwatch_monitor.check.output import document, junit, markdown, text
-
     note(text(result))
     if request.markdown is not None:
         # several checks of one job append to its summary
         shared = str(request.markdown) == os.environ.get("GITHUB_STEP_SUMMARY")
         write(request.markdown, markdown(result), append=shared)
-    if request.junit is not None:
-        write(request.junit, junit(result))
     if request.json is not None:
         write(request.json, as_json(document(result)) + "\n")

@@ -58,6 +58,7 @@ class Kind(Enum):
     UNKNOWN_COUNT = "the baseline does not know this number"
     AGENT_ERRORS = "counts may be low"
     SHORT_STEPS = "its warm-up in steady steps would be noise"
+    UNSETTLED = "its warm-up in steady steps is of few or changing steps"
     NO_RUN = "a run of the baseline was not seen"
     NO_RANKS = "ranks of the baseline were not seen"
     NO_COUNT = "a number of the baseline is not reported"
@@ -94,15 +95,17 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def grew(self) -> tuple[Compared, ...]:
-        return tuple(one for one in self.held if one.grew)
+        return tuple(compared for compared in self.held if compared.grew)
 
     @property
     def fell(self) -> tuple[Compared, ...]:
-        return tuple(one for one in self.held if one.ranks and one.now < one.was)
+        return tuple(
+            compared for compared in self.held if compared.ranks and compared.now < compared.was
+        )
 
     @property
     def incomplete(self) -> bool:
-        return any(one.fails for one in self.remarks)
+        return any(remark.fails for remark in self.remarks)
 
 
 def compared(
@@ -113,17 +116,17 @@ def compared(
     held: list[Compared] = []
     remarks = list(_torches(runs, baseline))
     pairs = _pairs(runs, baseline)
-    for one, was in pairs:
+    for run, was in pairs:
         if was is None:
-            remarks.append(Remark(kind=Kind.UNKNOWN_RUN, run=one.run))
+            remarks.append(Remark(kind=Kind.UNKNOWN_RUN, run=run.run))
             continue
-        if one.run not in baseline.runs:
+        if run.run not in baseline.runs:
             (name,) = baseline.runs
-            remarks.append(Remark(kind=Kind.ANOTHER_NAME, run=one.run, what=name))
-        held += [*_counts(one, was, baseline.ignore), *_warmup(one, was, baseline, allowed)]
-        remarks += _remarks(one, was, baseline.ignore)
-        if errors := sum(rank.errors for rank in one.ranks):
-            remarks.append(Remark(kind=Kind.AGENT_ERRORS, run=one.run, what=str(errors)))
+            remarks.append(Remark(kind=Kind.ANOTHER_NAME, run=run.run, what=name))
+        held += [*_counts(run, was, baseline.ignore), *_warmup(run, was, baseline, allowed)]
+        remarks += _remarks(run, was, baseline.ignore)
+        if errors := sum(rank.errors for rank in run.ranks):
+            remarks.append(Remark(kind=Kind.AGENT_ERRORS, run=run.run, what=str(errors)))
     seen = {id(was) for _, was in pairs}
     remarks += (
         Remark(kind=Kind.NO_RUN, run=name)
@@ -139,13 +142,13 @@ def _pairs(
     """Pairs of equal names. A single run on each side is a pair; its name may be a job's id."""
     if len(runs) == 1 and len(baseline.runs) == 1:
         return [(runs[0], next(iter(baseline.runs.values())))]
-    return [(one, baseline.runs.get(one.run)) for one in runs]
+    return [(run, baseline.runs.get(run.run)) for run in runs]
 
 
 def _torches(runs: Sequence[MeasuredRun], baseline: Baseline) -> Iterator[Remark]:
-    found = next((one.torch for one in runs if one.torch), None)
-    if baseline.torch and found and found != baseline.torch:
-        yield Remark(kind=Kind.ANOTHER_TORCH, what=f"{found}, was {baseline.torch}")
+    name = next((run.torch for run in runs if run.torch), None)
+    if baseline.torch and name and name != baseline.torch:
+        yield Remark(kind=Kind.ANOTHER_TORCH, what=f"{name}, was {baseline.torch}")
 
 
 def _counts(run: MeasuredRun, was: BaselineRun, ignore: Sequence[str]) -> Iterator[Compared]:
@@ -153,16 +156,16 @@ def _counts(run: MeasuredRun, was: BaselineRun, ignore: Sequence[str]) -> Iterat
     for measure in COUNTS:
         groups: dict[tuple[int, int], list[MeasuredRank]] = {}
         for rank in run.ranks:
-            known = was.ranks.get(rank.rank)
-            if known is None or measure in ignore:
+            baseline_rank = was.ranks.get(rank.rank)
+            if baseline_rank is None or measure in ignore:
                 continue
-            before, now = known.counts.get(measure), rank.counts.get(measure)
+            before, now = baseline_rank.counts.get(measure), rank.counts.get(measure)
             if before is not None and now is not None:
                 groups.setdefault((before, now), []).append(rank)
         for (before, now), ranks in groups.items():
             yield Compared(
                 run=run.run,
-                ranks=named(one.rank for one in ranks),
+                ranks=named(measured_rank.rank for measured_rank in ranks),
                 measure=measure,
                 was=before,
                 now=now,
@@ -183,9 +186,12 @@ def _causes(measure: str, rank: MeasuredRank) -> tuple[Cause, ...]:
     if measure == "fallbacks":
         return causes.fallbacks
     if measure == "failures":
-        return tuple(one for one in causes.compilations if one.failure)
+        return tuple(compilation for compilation in causes.compilations if compilation.failure)
     if measure == "cudagraph_skips":
-        return (*(one for one in causes.compilations if one.cudagraph_skip), *causes.skips)
+        return (
+            *(compilation for compilation in causes.compilations if compilation.cudagraph_skip),
+            *causes.skips,
+        )
     return ()
 
 
@@ -214,7 +220,7 @@ def _warmup(
 
 def _remarks(run: MeasuredRun, was: BaselineRun, ignore: Sequence[str]) -> Iterator[Remark]:
     """Remarks on ranks and counts that only one side has."""
-    seen = {one.rank: one for one in run.ranks}
+    seen = {measured_rank.rank: measured_rank for measured_rank in run.ranks}
     if new := [rank for rank in seen if rank not in was.ranks]:
         yield Remark(kind=Kind.UNKNOWN_RANKS, run=run.run, what=named(new))
     if gone := [rank for rank in was.ranks if rank not in seen]:
@@ -224,12 +230,16 @@ def _remarks(run: MeasuredRun, was: BaselineRun, ignore: Sequence[str]) -> Itera
         if measure in ignore:
             continue
         if any(measure in before and measure not in now for now, before in both):
-            lost = measure == "kernels" and any(one.dropped for one in run.ranks)
+            lost = measure == "kernels" and any(
+                measured_rank.dropped for measured_rank in run.ranks
+            )
             kind = Kind.LOST_LINES if lost else Kind.NO_COUNT
             yield Remark(kind=kind, run=run.run, what=measure)
         elif any(measure in now and measure not in before for now, before in both):
             yield Remark(kind=Kind.UNKNOWN_COUNT, run=run.run, what=measure)
-    if not run.compiled and any(one.counts.get("graphs") for one in was.ranks.values()):
+    if not run.compiled and any(
+        baseline_rank.counts.get("graphs") for baseline_rank in was.ranks.values()
+    ):
         yield Remark(kind=Kind.NOT_COMPILED, run=run.run)
         return
     expected = was.warmup_seconds is not None or was.warmup_ratio is not None
@@ -239,3 +249,5 @@ def _remarks(run: MeasuredRun, was: BaselineRun, ignore: Sequence[str]) -> Itera
         yield Remark(kind=Kind.NEVER_WARM, run=run.run)
     elif run.short_step is not None and was.warmup_seconds is None:
         yield Remark(kind=Kind.SHORT_STEPS, run=run.run, what=str(run.short_step))
+    elif run.unsettled is not None and run.warmup_ratio and was.warmup_seconds is None:
+        yield Remark(kind=Kind.UNSETTLED, run=run.run, what=str(run.unsettled))

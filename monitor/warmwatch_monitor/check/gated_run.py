@@ -9,21 +9,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from warmwatch_monitor.output.console import note
-from warmwatch_monitor.run.launched import (
+from warmwatch.shared.states import State
+from warmwatch_monitor.check import measured as gate
+from warmwatch_monitor.check.wording import caches_left, restarted, uncompiled, unfinished
+from warmwatch_monitor.commands.launch import (
     NOTHING,
     Caches,
     Launched,
+    end_as,
     environment,
     fresh_caches,
     living,
     startable,
+    supervise,
 )
+from warmwatch_monitor.output.console import note
+from warmwatch_monitor.sources.records.parsed_journal import parse_journal
+from warmwatch_monitor.status.words.run import run_sentence
 
 if TYPE_CHECKING:
     from warmwatch_monitor.check.measured import MeasuredRun
     from warmwatch_monitor.model import RecordReading, RunView, Snapshot
-    from warmwatch_monitor.model.records import CompileCauses
 
 FAILED, NOT_SEEN = 4, 5
 _BY_SIGNAL = 128  # offset of exit codes for signals, as in shells
@@ -46,9 +52,6 @@ def measured(
 
     If a signal killed it, this process ends by the same signal. Raises CannotCompareError.
     """
-    from warmwatch_monitor.check import measured as gate
-    from warmwatch_monitor.run.process import end_as
-
     launch = uuid.uuid4().hex
     ours, received = Launched(launch), list[int]()
     with fresh_caches(keep=keep_caches, used=lambda: living(ours.snapshot())) as caches:
@@ -67,15 +70,13 @@ def measured(
     except CannotCompareError as error:
         raise CannotCompareError("; ".join(filter(None, (str(error), left))), error.code) from None
     folders = (rank.record.folder for run in snapshot.runs for rank in run.ranks)
-    return gate.measured(snapshot.runs, {folder: _causes(folder) for folder in folders})
+    return gate.measured(snapshot.runs, {folder: parse_journal(folder) for folder in folders})
 
 
 def _attend(
     command: tuple[str, ...], environ: Mapping[str, str], ours: Launched, received: list[int]
 ) -> int:
     """Run it to its end; its wait status."""
-    from warmwatch_monitor.run.process import supervise
-
     with startable(command):
         return supervise(
             command,
@@ -89,14 +90,12 @@ def _attend(
 
 def _left(caches: Caches) -> str:
     """The message that caches were left for processes that still run; empty if removed."""
-    from warmwatch_monitor.check.wording import caches_left
-
     return caches_left(caches.folder) if caches.folder and Path(caches.folder).exists() else ""
 
 
 def _not_interrupted(received: Sequence[int]) -> None:
     """Raises CannotCompareError if a signal ended it early, even if it exited with 0."""
-    stops = [one for one in received if one in _STOPS]
+    stops = [number for number in received if number in _STOPS]
     if stops:
         raise CannotCompareError(
             f"it was ended by {signal.Signals(stops[0]).name}, so nothing was compared",
@@ -104,22 +103,8 @@ def _not_interrupted(received: Sequence[int]) -> None:
         )
 
 
-def _causes(folder: str) -> CompileCauses:
-    from warmwatch.shared.record import RecordError
-    from warmwatch_monitor.model.records import NOTHING as NO_CAUSES
-    from warmwatch_monitor.sources.records.parsed_journal import causes_in
-
-    try:
-        return causes_in(folder)
-    except (OSError, RecordError):
-        return NO_CAUSES  # the counts are in the slot; the reasons are missing
-
-
 def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
     """Raises CannotCompareError unless all runs are complete, and one compiled something."""
-    from warmwatch_monitor.check.wording import uncompiled, unfinished
-    from warmwatch_monitor.status.words.run import run_sentence
-
     if code:
         raise CannotCompareError(
             f"{command[0]} failed with exit code {code}, so nothing was compared", FAILED
@@ -137,13 +122,9 @@ def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
 
 def _all_there(earlier: Sequence[RecordReading]) -> None:
     """Raises CannotCompareError if a record compiled something that no rank's numbers include."""
-    from warmwatch_monitor.check.wording import restarted
-
     if earlier:
         raise CannotCompareError(restarted(earlier[0].slot.identity.run), NOT_SEEN)
 
 
 def _broken(run: RunView) -> bool:
-    from warmwatch.shared.states import State
-
     return any(rank.judgement.state in (State.FAILED, State.LOST) for rank in run.ranks)

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from warmwatch_monitor.model import FunctionCost, RankView, RunView
-from warmwatch_monitor.model.records import NOTHING, CompileCauses
+from warmwatch_monitor.model.journal import NOTHING, ParsedJournal
 
 # Counts of a rank, in the order of the baseline file and of messages.
 COUNTS = (
@@ -21,12 +21,6 @@ COUNTS = (
     "kernels",
     "cudagraph_skips",
 )
-# The hook (see the agent's ``hooks``) that a count needs. Without it the count is unknown, not 0.
-_NEEDS = {
-    "fallbacks": "recompile_limit",
-    "kernels": "kernels",
-}
-_USUALLY_NEEDS = "compilations"
 # Seconds. In five runs of one training with steps of 0.3 ms the warm-up took 71 to 489 steps; with
 # steps of 20 ms it took 67 to 99.
 SHORT_STEP = 0.005
@@ -34,7 +28,7 @@ SHORT_STEP = 0.005
 Count = Annotated[int, Meta(ge=0)]
 
 
-class Share(Struct, frozen=True, kw_only=True):
+class Share(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The part of a rank's counts that belongs to one function; ``None`` is unknown."""
 
     compilations: Count = 0
@@ -56,7 +50,7 @@ class MeasuredRank(Struct, frozen=True, kw_only=True):
     rank: int
     counts: Mapping[str, int]
     functions: Mapping[str, Share]
-    causes: CompileCauses = NOTHING
+    causes: ParsedJournal = NOTHING
     errors: int = 0
     dropped: int = 0
 
@@ -68,7 +62,8 @@ class MeasuredRun(Struct, frozen=True, kw_only=True):
         view: the run in the Snapshot.
         warmup_seconds: longest first warm-up of a rank; ``None`` if a rank never became warm.
         warmup_ratio: the same in clean steps; also ``None`` if steps are short.
-        short_step: the shortest step, if steps are too short for the ratio.
+        short_step: the shortest step, if steps are too short for the ratio. unsettled: number of
+        clean steps of the ratio, if they are too few or still changed.
         torch: version of PyTorch.
     """
 
@@ -78,6 +73,7 @@ class MeasuredRun(Struct, frozen=True, kw_only=True):
     warmup_seconds: float | None = None
     warmup_ratio: float | None = None
     short_step: float | None = None
+    unsettled: int | None = None
     torch: str | None = None
 
     @property
@@ -86,30 +82,36 @@ class MeasuredRun(Struct, frozen=True, kw_only=True):
 
 
 def measured(
-    runs: Iterable[RunView], causes: Mapping[str, CompileCauses]
+    runs: Iterable[RunView], causes: Mapping[str, ParsedJournal]
 ) -> tuple[MeasuredRun, ...]:
     """The numbers of each run. ``causes``: causes by record folder."""
-    return tuple(_run(one, causes) for one in runs)
+    return tuple(_run(run, causes) for run in runs)
 
 
-def _run(view: RunView, causes: Mapping[str, CompileCauses]) -> MeasuredRun:
+def _run(view: RunView, causes: Mapping[str, ParsedJournal]) -> MeasuredRun:
     seconds = [_warmup(rank) for rank in view.ranks]
     ratios = [_ratio(rank) for rank in view.ranks]
     short = [step for rank in view.ranks if (step := _step(rank)) and step < SHORT_STEP]
+    settled = all(rank.figures.steps.settled for rank in view.ranks)
+    count = min((rank.figures.steps.clean.count or 0 for rank in view.ranks), default=0)
     return MeasuredRun(
         run=view.run,
-        ranks=tuple(_rank(one, causes.get(one.record.folder, NOTHING)) for one in view.ranks),
+        ranks=tuple(
+            _rank(rank_view, causes.get(rank_view.record.folder, NOTHING))
+            for rank_view in view.ranks
+        ),
         view=view,
         warmup_seconds=_longest(seconds),
         warmup_ratio=None if short else _longest(ratios),
         short_step=min(short, default=None),
+        unsettled=None if settled else count,
         torch=view.who.torch,
     )
 
 
-def _longest(of: list[float | None]) -> float | None:
-    known = [one for one in of if one is not None]
-    return max(known) if len(known) == len(of) else None
+def _longest(numbers: list[float | None]) -> float | None:
+    values = [number for number in numbers if number is not None]
+    return max(values) if len(values) == len(numbers) else None
 
 
 def _warmup(view: RankView) -> float | None:
@@ -126,27 +128,25 @@ def _ratio(view: RankView) -> float | None:
     return seconds / step if seconds is not None and step else None
 
 
-def _rank(view: RankView, causes: CompileCauses) -> MeasuredRank:
-    compile, missing = view.figures.compile, view.figures.agent.missing
+def _rank(view: RankView, causes: ParsedJournal) -> MeasuredRank:
+    compile = view.figures.compile
     functions = view.figures.log.functions or ()
     dropped = view.figures.agent.lines_dropped or 0
-    found = {
+    counts = {
         "graphs": compile.graphs,
         "graph_breaks": compile.graph_breaks,
-        "recompiles": compile.recompiles_total,
+        "recompiles": compile.recompiles,
         "recompiles_after_warm": compile.recompiles_after_warm,
         "fallbacks": compile.fallbacks,
         "failures": compile.failures,
-        "kernels": None if dropped else sum(one.cost.kernels or 0 for one in functions),
+        "kernels": None
+        if dropped or "kernels" in view.figures.agent.missing
+        else sum(function.cost.kernels or 0 for function in functions),
         "cudagraph_skips": compile.cudagraph_skips,
     }
     return MeasuredRank(
         rank=view.rank,
-        counts={
-            name: value
-            for name, value in found.items()
-            if value is not None and _NEEDS.get(name, _USUALLY_NEEDS) not in missing
-        },
+        counts={name: value for name, value in counts.items() if value is not None},
         functions=_shares(functions, causes),
         causes=causes,
         errors=view.figures.agent.errors or 0,
@@ -154,17 +154,17 @@ def _rank(view: RankView, causes: CompileCauses) -> MeasuredRank:
     )
 
 
-def _shares(functions: Iterable[FunctionCost], causes: CompileCauses) -> dict[str, Share]:
+def _shares(functions: Iterable[FunctionCost], causes: ParsedJournal) -> dict[str, Share]:
     """Counts by function, without its line, which changes with every edit above it."""
     shares: dict[str, Share] = {}
-    for one in functions:
-        if one.name is None:
+    for function in functions:
+        if function.name is None:
             continue
-        name = called(one.name, one.file)
+        name = called(function.name, function.file)
         before = shares.get(name, Share())
-        kernels = [n for n in (before.kernels, one.cost.kernels) if n is not None]
+        kernels = [n for n in (before.kernels, function.cost.kernels) if n is not None]
         shares[name] = Share(
-            compilations=before.compilations + one.compilations,
+            compilations=before.compilations + function.compilations,
             recompiles=sum(called(r.name, r.file) == name for r in causes.recompiles),
             kernels=sum(kernels) if kernels else None,
         )

@@ -1,13 +1,13 @@
-"""The result of a check: for a terminal, Markdown, JUnit XML, JSON."""
+"""The result of a check: for a terminal, Markdown, JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from xml.etree import ElementTree as Xml
 
 from msgspec import Struct
 
 from warmwatch_monitor.check import wording
+from warmwatch_monitor.check.baseline import RATIO
 from warmwatch_monitor.check.comparison import Compared, Comparison, Kind
 from warmwatch_monitor.check.wording import remark
 from warmwatch_monitor.output.document import Document, Item, Section, table
@@ -39,21 +39,23 @@ class Result(Struct, frozen=True, kw_only=True):
     @property
     def problems(self) -> list[str]:
         """Reasons other than growth for which it fails."""
-        found = [] if self.problem is None else [self.problem]
+        names = [] if self.problem is None else [self.problem]
         remarks = self.comparison.remarks if self.comparison else ()
-        return found + [remark(one) for one in remarks if one.fails]
+        return names + [remark(item) for item in remarks if item.fails]
 
     @property
     def notes(self) -> list[str]:
         remarks = self.comparison.remarks if self.comparison else ()
-        return [remark(one) for one in remarks if not one.fails]
+        notes = (item for item in remarks if not item.fails)
+        failed = {RATIO} & {compared.measure for compared in self.grew}
+        return [remark(note) for note in notes if note.kind is not Kind.UNSETTLED or failed]
 
     @property
     def passed(self) -> bool:
         return not self.grew and not self.problems
 
 
-_OF_THE_RUN = (Kind.AGENT_ERRORS, Kind.SHORT_STEPS)  # independent of the baseline
+_OF_THE_RUN = (Kind.AGENT_ERRORS, Kind.SHORT_STEPS, Kind.UNSETTLED)  # independent of the baseline
 
 
 def text(result: Result) -> str:
@@ -65,15 +67,15 @@ def changes(place: str, comparison: Comparison, *, first: bool) -> str:
     """The message for a baseline that was written, with its changes."""
     lines = ["", f"warmwatch check: wrote {place}"]
     lines += [f"  {line}" for line in _numbers(comparison.held)]
-    own = [one for one in comparison.remarks if one.kind in _OF_THE_RUN]
-    lines += [f"  note: {wording.remark(one)}" for one in own]
+    own = [remark for remark in comparison.remarks if remark.kind in _OF_THE_RUN]
+    lines += [f"  note: {wording.remark(remark)}" for remark in own]
     if first:
         lines.append(
             "  Look at it and commit it: without --update the check fails where more is compiled."
         )
         return "\n".join(lines)
-    moved = [one for one in comparison.held if one.now != one.was]
-    lines += [f"  {wording.whose(one)}: {wording.headline(one)}" for one in moved]
+    moved = [compared for compared in comparison.held if compared.now != compared.was]
+    lines += [f"  {wording.whose(compared)}: {wording.headline(compared)}" for compared in moved]
     return "\n".join(lines)
 
 
@@ -92,13 +94,13 @@ def _lines(result: Result) -> Iterator[str]:
         yield from _grown(held)
     if result.problems or result.notes:
         yield ""
-    yield from (f"  {words}" for words in result.problems)
-    yield from (f"  note: {words}" for words in result.notes)
+    yield from (f"  {sentence}" for sentence in result.problems)
+    yield from (f"  note: {sentence}" for sentence in result.notes)
     if result.passed:
         yield from (f"  {line}" for line in _numbers(result.held))
         yield from (
-            f"  note: {wording.whose(one)}: less than the baseline has: {wording.headline(one)}"
-            for one in _fell(result)
+            f"  note: {wording.whose(fall)}: less than the baseline has: {wording.headline(fall)}"
+            for fall in _fell(result)
         )
     if result.accept and (result.grew or _fell(result)):
         yield ""
@@ -111,8 +113,8 @@ def _fell(result: Result) -> tuple[Compared, ...]:
 
 def _grown(held: Compared) -> Iterator[str]:
     yield f"  {wording.whose(held)}: {wording.headline(held)}"
-    for words, remedy in wording.causes(held):
-        yield f"    {words}"
+    for sentence, remedy in wording.causes(held):
+        yield f"    {sentence}"
         if remedy:
             yield f"      {remedy}"
 
@@ -120,19 +122,20 @@ def _grown(held: Compared) -> Iterator[str]:
 def _numbers(held: tuple[Compared, ...]) -> Iterator[str]:
     """One line for each group of ranks."""
     for who in dict.fromkeys(map(wording.whose, held)):
-        yield f"{who}: {wording.numbers(one for one in held if wording.whose(one) == who)}"
+        of_group = (compared for compared in held if wording.whose(compared) == who)
+        yield f"{who}: {wording.numbers(of_group)}"
 
 
 def markdown(result: Result) -> str:
     """The verdict, a table of all numbers, and what grew with its reasons."""
     numbers = [
         (
-            f"{'❌' if one.grew else '✅'} {wording.title(one.measure)}",
-            wording.whose(one),
-            wording.amount(one.measure, one.was),
-            wording.amount(one.measure, one.now),
+            f"{'❌' if compared.grew else '✅'} {wording.title(compared.measure)}",
+            wording.whose(compared),
+            wording.amount(compared.measure, compared.was),
+            wording.amount(compared.measure, compared.now),
         )
-        for one in result.held
+        for compared in result.held
     ]
     notes = Section("Notes", items=tuple(map(Item, result.notes)))
     return markdown_of(
@@ -151,36 +154,13 @@ def markdown(result: Result) -> str:
 
 
 def _growth(held: Compared) -> Section:
-    causes = (Item(words, (remedy,) if remedy else ()) for words, remedy in wording.causes(held))
+    causes = (
+        Item(sentence, (remedy,) if remedy else ()) for sentence, remedy in wording.causes(held)
+    )
     return Section(f"{wording.headline(held)} ({wording.whose(held)})", items=tuple(causes))
 
 
 _COLUMNS = ("", "run", "baseline>", "now>")
-_SUITE = "warmwatch check"
-
-
-def junit(result: Result) -> str:
-    """JUnit XML: growth is a failure with its reasons, a failed comparison is an error."""
-    suite = Xml.Element("testsuite", name=_SUITE)
-    for held in result.held:
-        case = _case(suite, wording.whose(held), wording.title(held.measure))
-        if held.grew:
-            Xml.SubElement(case, "failure", message=wording.headline(held)).text = _why(held)
-    for words in result.problems:
-        Xml.SubElement(_case(suite, _SUITE, "compared"), "error", message=words)
-    suite.set("tests", str(len(suite)))
-    suite.set("failures", str(len(result.grew)))
-    suite.set("errors", str(len(result.problems)))
-    return Xml.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _case(suite: Xml.Element, of: str, name: str) -> Xml.Element:
-    return Xml.SubElement(suite, "testcase", classname=of, name=name)
-
-
-def _why(held: Compared) -> str:
-    lines = (f"{words}\n  {remedy}" if remedy else words for words, remedy in wording.causes(held))
-    return "\n".join(lines)
 
 
 class GrowthCause(Struct, frozen=True, kw_only=True):
@@ -236,7 +216,7 @@ def document(result: Result) -> CheckDocument:
     return CheckDocument(
         passed=result.passed,
         summary=verdict(result),
-        compared=[_compared(one) for one in result.held],
+        compared=[_compared(compared) for compared in result.held],
         problems=result.problems,
         notes=result.notes,
     )
@@ -253,5 +233,5 @@ def _compared(held: Compared) -> ComparedNumber:
         limit=held.limit,
         grew=held.grew,
         words=wording.headline(held),
-        causes=[GrowthCause(words=words, advice=remedy) for words, remedy in causes],
+        causes=[GrowthCause(words=sentence, advice=remedy) for sentence, remedy in causes],
     )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from warmwatch.shared.advice import OF_BREAK, OF_FALLBACK, advice_for
-from warmwatch.shared.phrases import counted, duration, place, step_length
-from warmwatch.shared.reasons import plain, plain_break
+from warmwatch.shared.advice import advice_for
+from warmwatch.shared.breaks import break_remedy, plain_break
+from warmwatch.shared.fallbacks import REMEDIES, reason_of
+from warmwatch.shared.fallbacks import words as words_of_fallback
+from warmwatch.shared.phrases import counted, duration, place, took
+from warmwatch.shared.reasons import plain
 from warmwatch_monitor.check.baseline import RATIO, named
 from warmwatch_monitor.check.comparison import SECONDS, Cause, Compared, Kind, Moved, Remark
 from warmwatch_monitor.check.measured import Share
@@ -68,17 +71,17 @@ def headline(held: Compared) -> str:
 
 def causes(held: Compared) -> list[tuple[str, str | None]]:
     """The distinct causes, each with its remedy; at most MOST."""
-    found: dict[tuple[str, str | None], int] = {}
+    counts: dict[tuple[str, str | None], int] = {}
     for cause in held.causes:
         line = _cause(cause, held.measure)
         times = cause.count if isinstance(cause, GraphBreak) else 1
-        found[line] = found.get(line, 0) + times
+        counts[line] = counts.get(line, 0) + times
     lines = [
-        (words if count == 1 else f"{words} ({count} times)", then)
-        for (words, then), count in found.items()
+        (text if count == 1 else f"{text} ({count} times)", then)
+        for (text, then), count in counts.items()
     ]
     if not lines:
-        lines = [(_moved(one), None) for one in held.moved]
+        lines = [(_moved(moved), None) for moved in held.moved]
         lines += [] if held.ranks else [(_OF_WARMUP, None)]
     left = len(lines) - MOST
     return lines[:MOST] + ([(f"and {left} more", None)] if left > 0 else [])
@@ -88,39 +91,42 @@ def _cause(cause: Cause, measure: str) -> tuple[str, str | None]:
     if isinstance(cause, GraphBreak):
         why = plain_break(cause.reason) or own_words(cause.reason, _LONGEST)
         where = place(cause.name, cause.file, cause.line)
-        return f"{where}: {why}" if where else why, OF_BREAK
+        remedy = break_remedy(cause.reason, cause.hint, library=cause.library)
+        return f"{where}: {why}" if where else why, remedy
     if isinstance(cause, CudagraphSkip):
         return _skip(cause, cause.reason), _OF_SKIP
     if isinstance(cause, Compilation):
         return _compilation(cause, measure)
-    limit = f" of {cause.limit}" if cause.limit is not None else ""
-    setting = f" ({cause.setting})" if cause.setting else ""
-    return f"`{cause.name or 'a frame'}` hit the limit{limit}{setting}", OF_FALLBACK
+    kind = reason_of(cause.setting)
+    where = place(cause.name, cause.file, cause.line)
+    setting = f" ({cause.setting})" if cause.limit is not None else ""
+    text = words_of_fallback(kind, where, limit=cause.limit, fullgraph=cause.fullgraph)
+    return f"{text}{setting}", REMEDIES[kind]
 
 
-def _compilation(one: Compilation, measure: str) -> tuple[str, str | None]:
-    where = place(one.name, one.file, one.line) or "a graph"
+def _compilation(compilation: Compilation, measure: str) -> tuple[str, str | None]:
+    where = place(compilation.name, compilation.file, compilation.line) or "a graph"
     if measure == "failures":
-        return f"{where}: {one.failure}", _OF_FAILURE
+        return f"{where}: {compilation.failure}", _OF_FAILURE
     if measure == "cudagraph_skips":
-        return _skip(one, one.cudagraph_skip or ""), _OF_SKIP
-    why = plain(one.reason, one.category, one.of_class) or own_words(
-        one.reason or "reason unknown", _LONGEST
+        return _skip(compilation, compilation.cudagraph_skip or ""), _OF_SKIP
+    why = plain(compilation.reason, compilation.category, compilation.of_class) or own_words(
+        compilation.reason or "reason unknown", _LONGEST
     )
-    return f"{where}: {why}", advice_for(one)
+    return f"{where}: {why}", advice_for(compilation)
 
 
-def _skip(one: Compilation | CudagraphSkip, reason: str) -> str:
-    where = place(one.name, one.file, one.line) or "a graph"
+def _skip(value: Compilation | CudagraphSkip, reason: str) -> str:
+    where = place(value.name, value.file, value.line) or "a graph"
     return f"{where}: {plain_skip(reason) or own_words(reason, _LONGEST)}"
 
 
-def _moved(one: Moved) -> str:
+def _moved(moved: Moved) -> str:
     """The changed counts of a function; its forward and backward are two compilations."""
-    what = "the model" if one.function.endswith(_WRAPPED) else one.function
-    if one.was is None:
-        return f"{what}: {_share(one.now)}; not in the baseline"
-    return f"{what}: {_share(one.now)}; was {_share(one.was)}"
+    what = "the model" if moved.function.endswith(_WRAPPED) else moved.function
+    if moved.was is None:
+        return f"{what}: {_share(moved.now)}; not in the baseline"
+    return f"{what}: {_share(moved.now)}; was {_share(moved.was)}"
 
 
 def _share(share: Share) -> str:
@@ -151,9 +157,14 @@ _REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
         "low; see `warmwatch doctor`"
     ),
     Kind.SHORT_STEPS: lambda it: (
-        f"{it.run}: its steady step takes {step_length(float(it.what))}, too short to measure the "
+        f"{it.run}: its steady step takes {took(float(it.what))}, too short to measure the "
         "warm-up in steps, so it is not compared; --against compares it in seconds, and "
         'ignore = ["warmup_ratio"] in the baseline removes this note'
+    ),
+    Kind.UNSETTLED: lambda it: (
+        f"{it.run}: its speed had not settled after {counted(int(it.what), 'clean step')}, so its "
+        "warm-up in steps may differ in the next run: let it train for longer, compare seconds "
+        'with --against, or put "warmup_ratio" into ignore'
     ),
     Kind.NO_RUN: lambda it: (
         f"{it.run}: this run of the baseline did not start; --update removes it"
@@ -208,15 +219,15 @@ def caches_left(caches: str) -> str:
     return f"processes still run and use {caches}: remove {caches} when those processes have ended"
 
 
-def remark(of: Remark) -> str:
-    return _REMARKS[of.kind](of)
+def remark(remark: Remark) -> str:
+    return _REMARKS[remark.kind](remark)
 
 
 def numbers(held: Iterable[Compared]) -> str:
     """The compared numbers: ``2 graphs, 0 graph breaks, warm-up as long as 684 steps``."""
     return ", ".join(
-        f"{one.now:g} {_NOUNS[one.measure][one.now != 1]}"
-        if one.measure in _NOUNS
-        else f"warm-up {amount(one.measure, one.now)}"
-        for one in held
+        f"{compared.now:g} {_NOUNS[compared.measure][compared.now != 1]}"
+        if compared.measure in _NOUNS
+        else f"warm-up {amount(compared.measure, compared.now)}"
+        for compared in held
     )

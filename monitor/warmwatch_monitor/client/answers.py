@@ -15,13 +15,14 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from warmwatch.shared.states import ENDED_STATES, State
 from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.client.choice import choose, is_pattern
 from warmwatch_monitor.errors import (
     FleetError,
-    ForeignDaemonError,
     NoCredentialsError,
     NoDaemonError,
+    SilentDaemonError,
     UnreadRunError,
     UsageError,
 )
@@ -37,8 +38,11 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 
+STARTED = "a process of this script has started and has no record yet"
+
 _LEAST_SECONDS = 0.5
 FLEET_SECONDS = 30.0
+HUNG_SECONDS = 1.0  # without an answer of the default daemon, the records are read
 _TRIES, _PAUSE_SECONDS = 4, 0.5  # at most, until a daemon has read the requested run
 
 
@@ -143,14 +147,41 @@ def answer_source(
     read = _reader(settings, on_read)
 
     def fetch(seconds: float | None) -> tuple[Answer, Daemon | None]:
-        found = None if dir is not None else from_daemon(settings, seconds)
-        if found is None:
+        pair = None if dir is not None else from_daemon(settings, seconds)
+        if pair is None:
             return read(None if until == math.inf else until), None
-        return found
+        return pair
 
     return AnswerSource(
         fetch, lambda answer: choose(answer, run, os.geteuid(), own=own), until, run
     )
+
+
+def without_record() -> list[tuple[int, str]]:
+    """Pid and command of processes that have loaded PyTorch and have no record yet.
+
+    Empty if ``WARMWATCH_OBSERVE`` is off.
+    """
+    if not settings_from().observe:
+        return []
+    from warmwatch_monitor.sources.unattached import without_record
+
+    return without_record()
+
+
+def is_starting(run: Answer) -> bool:
+    """Whether a process of an ended run's script has started since, and has no record yet.
+
+    It has loaded PyTorch. ``False`` if ``WARMWATCH_OBSERVE`` is off.
+    """
+    if run["state"] not in ENDED_STATES or not settings_from().observe:
+        return False
+    # the time when a loss was noticed is not the time of the end
+    at = "attached_at" if run["state"] == State.LOST.value else "since"
+    times = [rank[at] for rank in run["ranks"] if rank.get(at) is not None]
+    from warmwatch_monitor.sources.unattached import is_starting
+
+    return bool(times) and is_starting(run.get("name") or run["run"], max(times))
 
 
 def past_of(
@@ -168,12 +199,12 @@ def past_of(
     if dir is not None or prometheus is not None:
         return None
     settings = settings_from(address=address, **access)
-    found = from_daemon(settings)
-    if found is None:
+    pair = from_daemon(settings)
+    if pair is None:
         return None
     from warmwatch_monitor.client.daemon import query_history
 
-    return query_history(found[1])
+    return query_history(pair[1])
 
 
 def note_missing_directory(dir: str | None, what_now: str = "") -> None:
@@ -194,18 +225,19 @@ def from_daemon(settings: Settings, within: float | None = None) -> tuple[Answer
     from warmwatch_monitor.client.daemon import daemon_of, query_daemon
 
     daemon = daemon_of(settings)
+    if not settings.address_set:
+        within = HUNG_SECONDS if within is None else min(HUNG_SECONDS, within)
     try:
         answer = query_daemon(daemon, within)
-    except ForeignDaemonError as error:
-        _note_once(f"warmwatch: {error}; the records are read here")
-        return None
-    except NoCredentialsError:
+    except SilentDaemonError as error:
         if settings.address_set:
             raise
-        url = settings.address.url
-        _note_once(
-            f"warmwatch: {url} requires credentials (--token-file); the records are read here"
-        )
+        _note_once(f"warmwatch: {error.what}; the records are read here")
+        return None
+    except NoCredentialsError as error:
+        if settings.address_set:
+            raise
+        _note_once(f"warmwatch: {error}; the records are read here")
         return None
     except NoDaemonError:
         if settings.address_set:

@@ -49,7 +49,7 @@ def choose_runs(
     """Those of ``runs`` that :func:`choose` leaves. Raises as it does."""
     if run is None:
         return runs
-    own_runs = [one for one in runs if is_own(one, uid)]
+    own_runs = [values for values in runs if is_own(values, uid)]
     if "@" in run:  # no user's own run name may pass for another user's run
         chosen = _full(runs, run) or _named(own_runs, run)
     else:
@@ -58,17 +58,17 @@ def choose_runs(
         others = _named(runs, run) if "@" not in run else []
         raise UnknownRunError(
             run,
-            tuple(one["run"] for one in runs),
-            tuple(dict.fromkeys(_with_owner(one) for one in others)),
+            tuple(values["run"] for values in runs),
+            tuple(dict.fromkeys(_with_owner(values) for values in others)),
         )
     return chosen
 
 
 def why_incomplete(answer: Answer, uid: int | None) -> str | None:
     """Why a run of the user ``uid`` that is not in ``answer`` may exist; ``None``: it does not."""
-    if why := answer.get("incomplete"):  # an older daemon does not have it
+    if why := answer["incomplete"]:
         return str(why)
-    if uid is not None and uid in answer.get("left_out_uids", ()):
+    if uid is not None and uid in answer["left_out_uids"]:
         return "you have more records than an answer has room for"
     return None
 
@@ -78,7 +78,7 @@ def may_be(shown: str, run: str | None) -> bool:
     if run is None:
         return True
     names, requested = _with_and_without_owner(shown), _with_and_without_owner(run)
-    return any(one == other or _matches(one, other) for one in names for other in requested)
+    return any(name == other or _matches(name, other) for name in names for other in requested)
 
 
 def _with_and_without_owner(name: str) -> tuple[str, ...]:
@@ -94,15 +94,17 @@ def _matches(name: str, pattern: str) -> bool:
 
 def _named(runs: Sequence[Answer], run: str) -> list[Answer]:
     """The runs with this name; if there are none, those that match it as a pattern."""
-    chosen = [one for one in runs if _plain(one) == run]
-    return chosen or [one for one in runs if _matches(_plain(one), run)]
+    chosen = [values for values in runs if _plain(values) == run]
+    return chosen or [values for values in runs if _matches(_plain(values), run)]
 
 
 def _full(runs: Sequence[Answer], run: str) -> list[Answer]:
     """The runs with this shown name or ``name@owner``; if there are none, those that match it."""
-    chosen = [one for one in runs if run in (one["run"], _with_owner(one))]
+    chosen = [values for values in runs if run in (values["run"], _with_owner(values))]
     return chosen or [
-        one for one in runs if _matches(one["run"], run) or _matches(_with_owner(one), run)
+        values
+        for values in runs
+        if _matches(values["run"], run) or _matches(_with_owner(values), run)
     ]
 
 
@@ -122,13 +124,13 @@ def only(answer: Answer, runs: Sequence[Answer]) -> Answer:
         return answer
     from warmwatch_monitor.output.summary import several_of
 
-    living = [one for one in runs if one["state"] not in ENDED_STATES]
-    words = several_of(runs, answer)
+    living = [run for run in runs if run["state"] not in ENDED_STATES]
+    sentence = several_of(runs, answer)
     return {
         **answer,
-        "compiling": any(one["compiling"] for one in living) if living else None,
-        "warm": all(one["warm"] for one in living) if living else None,
-        "summary": words.summary,
-        "details": list(words.details),
+        "compiling": any(values["compiling"] for values in living) if living else None,
+        "warm": all(values["warm"] for values in living) if living else None,
+        "summary": sentence.summary,
+        "details": list(sentence.details),
         "runs": list(runs),
     }

@@ -9,7 +9,6 @@ import click
 
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.answers import answer_source
-from warmwatch_monitor.config_files import apply
 from warmwatch_monitor.errors import WarmwatchError
 from warmwatch_monitor.settings import load_history_settings
 from warmwatch_monitor.status.goals import GOALS
@@ -21,7 +20,6 @@ def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
     """The runs that ``status`` shows, then earlier ones."""
     names: dict[str, None] = {}
     try:
-        apply(os.environ)  # a shell that completes runs no command, which would do so
         names.update((str(run["run"]), None) for run in answer_source(None)()["runs"])
         names.update((name, None) for name in _earlier_names(os.environ))
     except WarmwatchError:  # a shell shows no message while it completes
@@ -31,13 +29,13 @@ def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 def states(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """States."""
-    return [one.value for one in State if one.value.startswith(incomplete)]
+    return [state.value for state in State if state.value.startswith(incomplete)]
 
 
 def goal_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Goals of a wait; of several with commas between, the last one."""
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{one}" for one in GOALS if one.startswith(last)]
+    return [f"{before}{comma}{name}" for name in GOALS if name.startswith(last)]
 
 
 MODES = (
@@ -47,7 +45,7 @@ MODES = (
 
 
 def modes_of_torch(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    return [one for one in MODES if one.startswith(incomplete)]
+    return [name for name in MODES if name.startswith(incomplete)]
 
 
 def _earlier_names(environ: Mapping[str, str]) -> list[str]:
@@ -57,4 +55,4 @@ def _earlier_names(environ: Mapping[str, str]) -> list[str]:
     from warmwatch_monitor.history.listing import RunQuery
     from warmwatch_monitor.history.store import Store
 
-    return [one.run for one in Store(settings).listed(RunQuery(limit=_MOST))]
+    return [listed.run for listed in Store(settings).listed(RunQuery(limit=_MOST))]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import socket
+import struct
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -12,56 +16,53 @@ import msgspec
 from msgspec import Struct
 
 from warmwatch_monitor.access import ANYBODY, Access
-from warmwatch_monitor.client.listeners import connected_locally, distrust, listeners
 from warmwatch_monitor.errors import (
     DaemonError,
-    ForeignDaemonError,
     NoCredentialsError,
     NoDaemonError,
+    SilentDaemonError,
 )
-from warmwatch_monitor.settings import Address, Settings
+from warmwatch_monitor.settings import DEFAULT_SERVICE_USER, Address, Settings
 from warmwatch_monitor.status.schema.status import SCHEMA_VERSION, Status
 
 Answer = dict[str, Any]
 
 CONNECT_SECONDS = 2.0
-_TRIES = 3  # a daemon that starts meanwhile is there at the next one
 ANSWER_SECONDS = 5.0
+_LONGEST_HEAD = 65_536
 LONGEST_ANSWER = 64 << 20  # bytes; the answer for 512 ranks has about 1 MB
 HISTORY = "/history?points=1200"
 _OTHER = "give the daemon's address with --address HOST:PORT, or --dir to read the records"
 _CREDENTIALS = "give valid ones with --token-file or --user-file, or --dir to read the records"
-_NAME_IT = "secrets are sent only to an address that was named: give --address or WARMWATCH_ADDRESS"
 
 
 class Daemon(Struct, frozen=True):
-    """The address of a daemon, and the credentials for it.
+    """The daemon to query.
 
-    ``service_user``: which user, besides root and the caller, may listen at the default address.
-    ``None``: the address was given explicitly, so any listener is trusted. ``sockets``: paths of
-    UNIX sockets, tried before the default address.
+    ``sockets``: without an explicit address, paths of UNIX sockets at which it may listen, if as
+    root, the caller or ``service_user``. Any user can listen at the default TCP address, so no
+    command trusts what is there.
     """
 
     address: Address
     access: Access = ANYBODY
-    service_user: str | None = None
-    sockets: tuple[str, ...] = ()
+    sockets: tuple[str, ...] | None = None
+    service_user: str = DEFAULT_SERVICE_USER
 
 
 def daemon_of(settings: Settings) -> Daemon:
     """The daemon that these settings mean."""
     if settings.address_set:
         return Daemon(settings.address, settings.access)
-    return Daemon(settings.address, settings.access, settings.service_user, settings.sockets)
+    return Daemon(settings.address, settings.access, settings.sockets, settings.service_user)
 
 
 def query_daemon(daemon: Daemon, within: float | None = None) -> Answer:
     """The daemon's whole ``/status``. ``within``: timeout in seconds, if shorter than the default.
 
     Raises:
-        NoDaemonError: nothing answers there. ForeignDaemonError: another user listens at the
-        default address. DaemonError: something else answers, or the daemon rejects ``access``.
-        UsageError: ``access`` cannot be used.
+        NoDaemonError: nothing answers there. DaemonError: something else answers, or the daemon
+        rejects ``access``. UsageError: ``access`` cannot be used.
     """
     address = daemon.address
     body = _fetch(daemon, within=within)
@@ -73,8 +74,8 @@ def query_daemon(daemon: Daemon, within: float | None = None) -> Answer:
         raise _stranger(address) from None
     if answer.schema_version != SCHEMA_VERSION:
         raise _other_release(address, answer.schema_version)
-    found: Answer = msgspec.to_builtins(answer)
-    return found
+    builtins: Answer = msgspec.to_builtins(answer)
+    return builtins
 
 
 _ANSWER = msgspec.json.Decoder(Status)
@@ -146,11 +147,11 @@ def query_history(daemon: Daemon) -> Answer | None:
     Raises as :func:`query_daemon`.
     """
     try:
-        found = _parsed(_fetch(daemon, HISTORY))
+        values = _parsed(_fetch(daemon, HISTORY))
     except (ValueError, RecursionError):
         return None
-    known = isinstance(found, dict) and {"at", "ranks", "gpus"} <= found.keys()
-    return found if known else None
+    is_known = isinstance(values, dict) and {"at", "ranks", "gpus"} <= values.keys()
+    return values if is_known else None
 
 
 def request_run(daemon: Daemon, run: str) -> None:
@@ -158,28 +159,31 @@ def request_run(daemon: Daemon, run: str) -> None:
     from urllib.parse import urlencode
 
     with suppress(DaemonError):  # the answer may be 404
-        _fetch(daemon, f"/status?{urlencode({'run': run})}")
+        _fetch(daemon, f"/status?{urlencode({'run': run}, errors='replace')}")
 
 
 def connect(daemon: Daemon, seconds: float) -> socket.socket:
     """A connection to the daemon, over TLS if its address has ``https://``.
 
     Raises:
-        NoDaemonError: nothing answers there. ForeignDaemonError: see :func:`query_daemon`. OSError:
-        TLS fails, or takes longer than ``seconds``. UsageError: ``access`` cannot be used.
+        NoDaemonError: nothing answers there. NoCredentialsError: only others may use its socket.
+        OSError: TLS fails, or takes longer than ``seconds``. UsageError: ``access`` cannot be used.
     """
-    address, access, service_user = daemon.address, daemon.access, daemon.service_user
-    if service_user is not None:
-        local = connected_locally(daemon.sockets, service_user, seconds)
-        if local:
-            return local
-    if service_user is None or address.tls:
-        access.authorization()  # reports a file that cannot be used before a missing daemon
+    if daemon.sockets is not None:
+        return _connected_locally(daemon.sockets, daemon.service_user, seconds)
+    address, access = daemon.address, daemon.access
+    access.authorization()  # reports a file that cannot be used before a missing daemon
     tls = access.tls() if address.tls else None
-    if service_user is None:
-        peer = _connected(address, seconds)
-    else:
-        peer = _connected_to_trusted(address, service_user, seconds)
+    try:
+        # Bytes: for a text, Python first loads its encoder of international names.
+        host: Any = address.host.encode() if address.host.isascii() else address.host
+        peer = socket.create_connection((host, address.port), min(CONNECT_SECONDS, seconds))
+    except (OSError, ValueError) as error:  # a host that is no name is a ValueError
+        reason = getattr(error, "strerror", None) or str(error) or "no answer"
+        raise NoDaemonError(
+            f"no daemon answers at {address} ({reason.lower()}); start one with: warmwatch serve, "
+            "or give --dir to read the records"
+        ) from None
     if tls is None:
         return peer
     try:
@@ -190,117 +194,144 @@ def connect(daemon: Daemon, seconds: float) -> socket.socket:
         raise
 
 
-def _connected(address: Address, seconds: float) -> socket.socket:
-    """Raises NoDaemonError."""
-    try:
-        # Bytes: for a text, Python first loads its encoder of international names.
-        host: Any = address.host.encode() if address.host.isascii() else address.host
-        return socket.create_connection((host, address.port), min(CONNECT_SECONDS, seconds))
-    except (OSError, ValueError) as error:  # a host that is no name is a ValueError
-        reason = getattr(error, "strerror", None) or str(error) or "no answer"
-        raise NoDaemonError(
-            f"no daemon answers at {address} ({reason.lower()}); start one with: warmwatch serve, "
-            "or give --dir to read the records"
-        ) from None
+_UCRED = struct.Struct("3i")
 
 
-def _connected_to_trusted(address: Address, service_user: str, seconds: float) -> socket.socket:
-    """A connection that a trusted user accepted, at the default address.
+def _connected_locally(paths: Iterable[str], service_user: str, seconds: float) -> socket.socket:
+    """A connection to the first of these UNIX sockets at which a trusted user listens.
 
-    The same sockets must listen before and after the connection begins: otherwise another user may
-    have listened in between, accepted it and left. Raises NoDaemonError, ForeignDaemonError.
+    Another user may have created such a path: the kernel reports who listens. Raises as
+    ``connect``.
     """
-    for _ in range(_TRIES):
-        before = listeners(address)
-        problem = distrust(before, service_user)
-        if before and problem is not None:
-            break
-        peer = _connected(address, seconds)
-        if before and listeners(address) == before:
-            return peer
+    refused = False
+    for path in paths:
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            peer.settimeout(seconds)
+            peer.connect(path)
+            credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+            _, uid, _ = _UCRED.unpack(credentials)
+            if uid in (0, os.geteuid()) or uid == _uid_of(service_user):
+                return peer
+        except PermissionError:
+            refused = True
+        except OSError:  # no daemon is there
+            pass
         peer.close()
-        problem = problem or "its owner changes"
-    raise ForeignDaemonError(
-        f"the daemon at {address} is not trusted: {problem}; if it is yours, give its address with "
-        "--address or WARMWATCH_ADDRESS, or its user in WARMWATCH_SERVICE_USER"
-    )
+    if refused:
+        raise NoCredentialsError(
+            "the daemon requires credentials; give its address with --address and --token-file"
+        )
+    raise NoDaemonError("no daemon answers; start one with: warmwatch serve")
 
 
-def request(
-    daemon: Daemon, path: str, accept: str = "application/json", peer: socket.socket | None = None
-) -> bytes:
-    """The request to send. Secrets go to explicit addresses, over TLS, or to a local ``peer``.
+def _uid_of(name: str) -> int | None:
+    if name.isdecimal():
+        return int(name)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except (KeyError, OSError, ValueError):
+        return None
 
-    Raises UsageError: ``access`` cannot be used.
+
+class Reply(Struct, frozen=True):
+    """The beginning of a response; the rest of the body comes on ``peer``, until it ends."""
+
+    peer: socket.socket
+    status: int
+    is_stream: bool
+    begin: bytes
+
+
+class NotHttpError(Exception):
+    """What answers does not speak HTTP, or sends a head without end."""
+
+
+def send(daemon: Daemon, path: str, seconds: float, accept: str = "application/json") -> Reply:
+    """Send a request and read the head of the response, within ``seconds``.
+
+    By HTTP/1.0, so that a body has no chunks. Importing ``http.client`` would take longer than all
+    of a command's work. Secrets go only to an address that was given explicitly.
+
+    Raises:
+        TimeoutError: it has not answered. OSError: it ended the connection, or TLS fails.
+        NotHttpError. Otherwise as :func:`connect`.
     """
-    local = peer is not None and peer.family == socket.AF_UNIX  # its user is trusted
-    may_have_secrets = local or daemon.service_user is None or daemon.address.tls
-    who = daemon.access.authorization() if may_have_secrets else None
-    shown = f"Authorization: {who}\r\n" if who else ""
-    return (
-        f"GET {path} HTTP/1.0\r\nHost: {daemon.address}\r\nAccept: {accept}\r\n"
-        f"{shown}Connection: close\r\n\r\n".encode()
-    )
+    until = time.monotonic() + seconds
+    peer = connect(daemon, seconds)
+    try:
+        secret = daemon.access.authorization() if daemon.sockets is None else None
+        authorization = f"Authorization: {secret}\r\n" if secret else ""
+        peer.settimeout(seconds)
+        peer.sendall(
+            f"GET {path} HTTP/1.0\r\nHost: {daemon.address}\r\nAccept: {accept}\r\n"
+            f"{authorization}Connection: close\r\n\r\n".encode()
+        )
+        received = b""
+        while b"\r\n\r\n" not in received:
+            if len(received) > _LONGEST_HEAD:
+                raise NotHttpError
+            part = _receive(peer, until)
+            if not part:
+                raise NotHttpError if received else ConnectionError
+            received += part
+        head, _, begin = received.partition(b"\r\n\r\n")
+        first, *fields = head.lower().split(b"\r\n")
+        version, _, status = first.partition(b" ")
+        if not version.startswith(b"http/1.") or not status[:3].isdigit():
+            raise NotHttpError
+        headers = dict(field.partition(b":")[::2] for field in fields)
+        kind = headers.get(b"content-type", b"").strip()
+        return Reply(peer, int(status[:3]), kind.startswith(b"text/event-stream"), begin)
+    except BaseException:
+        peer.close()
+        raise
+
+
+def _receive(peer: socket.socket, until: float) -> bytes:
+    """What has come; nothing at the end. Raises TimeoutError, OSError."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    peer.settimeout(left)
+    return peer.recv(1 << 20)
 
 
 def _fetch(daemon: Daemon, path: str = "/status", within: float | None = None) -> bytes:
     """The body of the reply. Raises as :func:`query_daemon`."""
-    address, access, service_user = daemon.address, daemon.access, daemon.service_user
+    address, access = daemon.address, daemon.access
     seconds = ANSWER_SECONDS if within is None else min(ANSWER_SECONDS, within)
+    until = time.monotonic() + seconds
     try:
-        with connect(daemon, seconds) as peer:
-            reply = _exchange(peer, request(daemon, path, peer=peer), seconds)
+        reply = send(daemon, path, seconds)
+        with reply.peer as peer:
+            body = bytearray(reply.begin)
+            while len(body) <= LONGEST_ANSWER and (part := _receive(peer, until)):
+                body += part
+        if len(body) > LONGEST_ANSWER:
+            raise NotHttpError
     except TimeoutError:
-        raise DaemonError(
-            f"what listens at {address} has not answered within {seconds:.2g} s; {_OTHER}"
-        ) from None
+        what = "the daemon" if daemon.sockets is not None else f"what listens at {address}"
+        raise SilentDaemonError(f"{what} has not answered within {seconds:.2g} s", _OTHER) from None
     except OSError as error:
         raise _cut_off(address, access, error) from None
-    if not reply:
-        raise _cut_off(address, access)
-    head, _, body = reply.partition(b"\r\n\r\n")
-    status = head.split(b" ", 2)
-    if len(reply) > LONGEST_ANSWER or not head.startswith(b"HTTP/1.") or len(status) < 2:
-        raise _stranger(address)
-    if status[1] == b"401":
-        if service_user is not None and access.authorization() is not None and not address.tls:
-            raise DaemonError(f"{address.url} requires credentials (HTTP 401); {_NAME_IT}")
+    except NotHttpError:
+        raise _stranger(address) from None
+    if reply.status == 401:
         kind = NoCredentialsError if access.authorization() is None else DaemonError
         raise kind(f"{address.url} requires credentials (HTTP 401); {_CREDENTIALS}")
-    if status[1] == b"421":
+    if reply.status == 421:
         raise DaemonError(f"{address.url}: {body.decode('ascii', 'replace').strip()}")
-    if status[1] != b"200":
-        code = status[1][:3].decode("ascii", "replace")
-        raise DaemonError(f"{address.url} answers with HTTP {code}; {_OTHER}")
-    return body
-
-
-def _exchange(peer: socket.socket, sent: bytes, seconds: float) -> bytes:
-    """The whole response, cut off shortly after ``LONGEST_ANSWER`` bytes.
-
-    Raises:
-        TimeoutError: it did not end in time. OSError: it was cut off.
-    """
-    deadline = time.monotonic() + seconds
-    peer.settimeout(seconds)
-    peer.sendall(sent)
-    reply = bytearray()
-    while len(reply) <= LONGEST_ANSWER:
-        peer.settimeout(max(0.001, deadline - time.monotonic()))
-        part = peer.recv(1 << 20)
-        if not part:
-            break
-        reply += part
-        if time.monotonic() > deadline:
-            raise TimeoutError
-    return bytes(reply)
+    if reply.status != 200:
+        raise DaemonError(f"{address.url} answers with HTTP {reply.status}; {_OTHER}")
+    return bytes(body)
 
 
 def _stranger(address: Address) -> DaemonError:
     return DaemonError(f"{address.url} does not answer as warmwatch does; {_OTHER}")
 
 
-def _cut_off(address: Address, access: Access, error: OSError | None = None) -> DaemonError:
+def _cut_off(address: Address, access: Access, error: OSError) -> DaemonError:
     """It ended the connection, or TLS did."""
     why = getattr(error, "verify_message", None) or getattr(error, "reason", None)
     if why and "alert" not in str(why).lower():  # an alert is the other side's refusal

@@ -9,9 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
-
-from warmwatch_monitor.client.daemon import Daemon, connect, request
+from warmwatch_monitor.client.daemon import Daemon, NotHttpError, send
 from warmwatch_monitor.errors import WarmwatchError
 
 LONGEST_EVENT = 64 << 20  # bytes; an event about 512 ranks has about 1 MB
@@ -41,17 +39,17 @@ class Reader:
 
     def feed(self, part: bytes) -> list[Event]:
         """The events that ``part`` ends. Raises NonsenseError."""
-        found = []
+        result = []
         head, ends, rest = part.rpartition(b"\n")
         if ends:
             lines = (bytes(self._rest) + head).split(b"\n")
             self._rest.clear()
             self.lines += len(lines)
-            found = [event for line in lines if (event := self._take(line.removesuffix(b"\r")))]
+            result = [event for line in lines if (event := self._take(line.removesuffix(b"\r")))]
         self._rest += rest
         if self._size + len(self._rest) > self._longest:
             raise NonsenseError(f"an event of more than {self._longest} bytes")
-        return found
+        return result
 
     def _take(self, line: bytes) -> Event | None:
         """The event that ``line`` ends. Raises NonsenseError."""
@@ -71,63 +69,12 @@ class Reader:
         return None
 
 
-_LONGEST_HEAD = 65_536
-_CROWDED = 503
-
-
-class RefusedError(Exception):
-    """The daemon sent no event stream. ``is_crowded``: it has its maximum number of clients."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(f"HTTP {status}")
-        self.is_crowded = status == _CROWDED
-
-
-class Streamed:
-    """One HTTP response. The parser calls all methods except ``feed``."""
-
-    def __init__(self) -> None:
-        self._parser = HttpResponseParser(self)
-        self._is_stream = self._is_headed = False
-        self._taken = 0
-        self._body = bytearray()
-
-    def feed(self, part: bytes) -> bytes:
-        """The bytes of the body in ``part``. Raises RefusedError, NonsenseError."""
-        try:
-            self._parser.feed_data(part)
-        except (HttpParserError, HttpParserUpgrade) as error:  # unrelated classes
-            raise NonsenseError(str(error)) from None
-        self._taken += len(part)
-        if self._is_headed and not self._is_stream:
-            raise RefusedError(self._parser.get_status_code())
-        if not self._is_headed and self._taken > _LONGEST_HEAD:
-            raise NonsenseError("a head without end")
-        found = bytes(self._body)
-        self._body.clear()
-        return found
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Parser callback."""
-        if name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream"):
-            self._is_stream = True
-
-    def on_headers_complete(self) -> None:
-        """Parser callback."""
-        self._is_headed = True
-        self._is_stream = self._is_stream and self._parser.get_status_code() == 200
-
-    def on_body(self, part: bytes) -> None:
-        """Parser callback."""
-        self._body += part
-
-
-CONNECT_SECONDS = 2.0
+CONNECT_SECONDS = 2.0  # also until the head of the response
 BEGIN_SECONDS = 5.0  # from the connection to the first event
 SILENT_SECONDS = 25.0  # the daemon sends at least a comment every 15 s
 _PART = 1 << 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_CROWD_PAUSE, _STRANGER_PAUSE = 30.0, 60.0
+_STRANGER_PAUSE = 60.0
 _TRUSTED_SECONDS = 10.0  # after a longer stream, the backoff starts again
 
 
@@ -136,7 +83,6 @@ class EventClient:
 
     Attributes:
         is_live: the stream has begun, so silence means that nothing happened.
-        is_crowded: the daemon has its maximum number of clients.
     """
 
     def __init__(self, kinds: Iterable[str] = (), *, samples: bool = False) -> None:
@@ -144,16 +90,16 @@ class EventClient:
         self._path = f"/events?{urlencode({name: text for name, text in wanted.items() if text})}"
         self._daemon: Daemon | None = None
         self._peer: socket.socket | None = None
-        self._reply, self._reader = Streamed(), Reader()
+        self._reader, self._begin = Reader(), b""
         self._failures, self._again_at = 0, 0.0
         self._began_at = self._received_at = 0.0
-        self.is_live = self.is_crowded = False
+        self.is_live = False
 
     def follow(self, daemon: Daemon | None) -> None:
         """Receive from ``daemon`` from now on; ``None``: from no daemon."""
         if daemon != self._daemon:
             self.close()
-            self._daemon, self.is_crowded = daemon, False
+            self._daemon = daemon
             self._failures, self._again_at = 0, 0.0
 
     def connect_where_due(self, within: float) -> None:
@@ -161,13 +107,16 @@ class EventClient:
         now = time.monotonic()
         if self._peer is not None or self._daemon is None or now < self._again_at:
             return
-        self._reply, self._reader = Streamed(), Reader()
+        seconds = max(0.05, min(CONNECT_SECONDS, within))
         try:
-            self._peer = connect(self._daemon, max(0.05, min(CONNECT_SECONDS, within)))
-            self._peer.sendall(request(self._daemon, self._path, "text/event-stream", self._peer))
-        except (OSError, WarmwatchError):  # a query of the daemon will report the error
+            reply = send(self._daemon, self._path, seconds, "text/event-stream")
+        except (OSError, WarmwatchError, NotHttpError):  # a query of the daemon reports the error
             self._fail()
+            return
+        self._peer, self._reader, self._begin = reply.peer, Reader(), reply.begin
         self._began_at = self._received_at = time.monotonic()
+        if reply.status != 200 or not reply.is_stream:
+            self._fail(_STRANGER_PAUSE)
 
     def receive(self, seconds: float) -> list[Event]:
         """Wait for events; returns none after ``seconds`` or if the stream ends."""
@@ -178,10 +127,6 @@ class EventClient:
                 return []
             try:
                 events = self._read(self._peer, left)
-            except RefusedError as refusal:
-                self.is_crowded = refusal.is_crowded
-                self._fail(_CROWD_PAUSE if refusal.is_crowded else _STRANGER_PAUSE)
-                return []
             except (OSError, NonsenseError):
                 self._fail()
                 return []
@@ -196,22 +141,23 @@ class EventClient:
         self._peer, self.is_live = None, False
 
     def _read(self, peer: socket.socket, seconds: float) -> list[Event]:
-        """Raises OSError if the stream ended or is silent, RefusedError, NonsenseError."""
-        patience = SILENT_SECONDS if self.is_live else BEGIN_SECONDS
-        left = self._received_at + patience - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        peer.settimeout(max(0.001, min(seconds, left)))
-        try:
-            part = peer.recv(_PART)
-        except TimeoutError:
-            return []
+        """Raises OSError if the stream ended or is silent, NonsenseError."""
+        part, self._begin = self._begin, b""
         if not part:
-            raise ConnectionError
+            patience = SILENT_SECONDS if self.is_live else BEGIN_SECONDS
+            left = self._received_at + patience - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            peer.settimeout(max(0.001, min(seconds, left)))
+            try:
+                part = peer.recv(_PART)
+            except TimeoutError:
+                return []
+            if not part:
+                raise ConnectionError
         before = self._reader.lines
-        events = self._reader.feed(self._reply.feed(part))
-        if events:
-            self.is_live, self.is_crowded = True, False
+        events = self._reader.feed(part)
+        self.is_live = self.is_live or bool(events)
         if self.is_live and self._reader.lines > before:
             self._received_at = time.monotonic()
         return events

@@ -47,13 +47,13 @@ def started_daemon(
     ):
         try:
             line = daemon.stdout.readline() if daemon.stdout else ""
-            found = _SERVED.search(line)
-            if found is None:
+            match = _SERVED.search(line)
+            if match is None:
                 daemon.wait()
                 errors.seek(0)
                 why = errors.read(_LONGEST).strip().removeprefix("warmwatch: ")
                 raise DaemonError(f"the daemon did not start: {why or 'run `warmwatch doctor`'}")
-            scheme, host, port = found.groups()
+            scheme, host, port = match.groups()
             yield Address(host=host.strip("[]"), port=int(port), tls=scheme == "https")
         finally:
             daemon.terminate()

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from warmwatch_monitor.client.completion import run_names
+from warmwatch_monitor.client.summaries import as_written, run_summaries
+from warmwatch_monitor.compare.comparison import compare as compare_all
+from warmwatch_monitor.compare.other_runs import others
+from warmwatch_monitor.compare.wording import page
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import as_json, say
+from warmwatch_monitor.report.command import cleaned, show
+from warmwatch_monitor.settings import price_per_gpu_hour
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model import Snapshot
@@ -41,27 +47,19 @@ def compare(runs: tuple[str, ...], is_json: bool, markdown: bool, dir: str | Non
     """
     if is_json and markdown:
         raise UsageError("give either --json or --markdown, not both")
-    from warmwatch_monitor.compare.comparison import compare as compare_all
-    from warmwatch_monitor.compare.other_runs import others
-    from warmwatch_monitor.report.command import cleaned, show
-    from warmwatch_monitor.report.summaries import as_written, run_summaries
-    from warmwatch_monitor.settings import price_per_gpu_hour
-
     recorded: list[Snapshot] = []
     named = run_summaries(runs, dir=dir, take=recorded.append)
-    found = list({one.id: one for one in named}.values())
-    if not 1 < len(found) <= _MOST:
-        one = f"; {found[0].run}~1 is the start before it" if len(found) == 1 else ""
+    summaries = list({summary.id: summary for summary in named}.values())
+    if not 1 < len(summaries) <= _MOST:
+        name = f"; {summaries[0].run}~1 is the start before it" if len(summaries) == 1 else ""
         raise UsageError(
-            f"give 2 to {_MOST} runs to compare; {' '.join(runs)!r} names {len(found)}: "
-            f"{', '.join(run.run for run in found)}{one}"
+            f"give 2 to {_MOST} runs to compare; {' '.join(runs)!r} names {len(summaries)}: "
+            f"{', '.join(run.run for run in summaries)}{name}"
         )
-    with as_written(found):
-        known = others(found, recorded[0], history=dir is None)
-        made = cleaned(compare_all(found, price_per_gpu_hour(os.environ), **known._asdict()))
+    with as_written(summaries):
+        item = others(summaries, recorded[0], history=dir is None)
+        made = cleaned(compare_all(summaries, price_per_gpu_hour(os.environ), **item._asdict()))
     if is_json:
         say(as_json(made))
         return
-    from warmwatch_monitor.compare.wording import page
-
     show(page(made), markdown=markdown)

@@ -66,28 +66,29 @@ def incomparable(
 ) -> tuple[Incomparable, ...]:
     """Properties that differ between the runs."""
     reports = [
-        replace(one, what=replace(one.what, code=code))
-        for one, code in zip(reports, _codes_apart(summaries), strict=True)
+        replace(report, what=replace(report.what, code=code))
+        for report, code in zip(reports, _codes_apart(summaries), strict=True)
     ]
-    found = []
+    item = []
     for fact in _FACTS:
         # a run that compiles nothing uses no cache and has no workers
-        applies = [one.compile_seconds > 0 or fact.rows is not _COMPILING for one in reports]
+        applies = [report.compile_seconds > 0 or fact.rows is not _COMPILING for report in reports]
         pairs = zip(reports, applies, strict=True)
-        values = [fact.of(one.what) if does_apply else None for one, does_apply in pairs]
-        known = {value for value in values if value is not None}
-        if len(known) > 1:
+        values = [fact.of(report.what) if does_apply else None for report, does_apply in pairs]
+        result = {value for value in values if value is not None}
+        if len(result) > 1:
             texts = tuple("not known" if value is None else str(value) for value in values)
-            found.append(Incomparable(what=fact.what, values=texts, rows=fact.rows))
-    return tuple(found)
+            item.append(Incomparable(what=fact.what, values=texts, rows=fact.rows))
+    return tuple(item)
 
 
 def unknown(reports: Sequence[Report]) -> tuple[str, ...]:
-    """Needed properties that are not known for at least one run."""
+    """Needed properties that are known for some of the runs only."""
     named = {fact.what: fact for fact in _FACTS}
-    return tuple(
-        name for name in sorted(_NEEDED) if any(named[name].of(one.what) is None for one in reports)
-    )
+    groups = {
+        name: [named[name].of(report.what) is not None for report in reports] for name in _NEEDED
+    }
+    return tuple(name for name in sorted(_NEEDED) if any(groups[name]) and not all(groups[name]))
 
 
 def _codes_apart(summaries: Sequence[RunSummary]) -> list[str | None]:
@@ -96,22 +97,24 @@ def _codes_apart(summaries: Sequence[RunSummary]) -> list[str | None]:
     Only functions that all runs compiled count: a run that ended earlier, or never evaluated, is
     still the same program. ``None`` without a difference, and for a run that compiled nothing.
     """
-    each = [_codes(one) for one in summaries]
-    known = [codes for codes in each if codes]
-    shared = set.intersection(*map(set, known)) if known else set()
-    apart = [key for key in shared if not set.intersection(*(codes[key] for codes in known))]
+    each = [_codes(summary) for summary in summaries]
+    groups = [codes for codes in each if codes]
+    shared = set.intersection(*map(set, groups)) if groups else set()
+    apart = [key for key in shared if not set.intersection(*(codes[key] for codes in groups))]
     differing = [sorted(code for key in apart for code in codes.get(key, ())) for codes in each]
-    return [sha256("\n".join(one).encode()).hexdigest()[:12] if one else None for one in differing]
+    return [
+        sha256("\n".join(names).encode()).hexdigest()[:12] if names else None for names in differing
+    ]
 
 
 def _codes(summary: RunSummary) -> dict[tuple[str, str | None], set[str]]:
     """Code hashes by function; ignores the line."""
-    found: dict[tuple[str, str | None], set[str]] = {}
+    groups: dict[tuple[str, str | None], set[str]] = {}
     for rank in summary.ranks:
-        for one in rank.compiled:
-            if one.name and one.code:
-                found.setdefault((one.name, one.file), set()).add(one.code)
-    return found
+        for compilation in rank.compiled:
+            if compilation.name and compilation.code:
+                groups.setdefault((compilation.name, compilation.file), set()).add(compilation.code)
+    return groups
 
 
 def _caches(what: Provenance) -> str | None:

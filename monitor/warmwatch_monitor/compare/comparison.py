@@ -16,9 +16,11 @@ from msgspec.structs import replace
 
 from warmwatch_monitor.compare.comparability import Incomparable, incomparable, unknown
 from warmwatch_monitor.compare.difference import ONCE, Difference, Run, difference, mean
+from warmwatch_monitor.figures.compile import GraphCounts
+from warmwatch_monitor.figures.rank import LimitedBy
+from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.amounts import clean_step
-from warmwatch_monitor.published import LimitedBy, copied
 from warmwatch_monitor.report.assembly import report, slowest_of
 from warmwatch_monitor.report.parts import Report
 
@@ -39,7 +41,35 @@ class Neighbour(Struct, frozen=True, kw_only=True):
     """The share of the compared run's time in which it ran too."""
 
 
-class Side(Struct, frozen=True, kw_only=True):
+class Measured(GraphCounts, frozen=True, kw_only=True):
+    """What a run cost, and how fast it was."""
+
+    steps: int = 0
+    """Completed steps."""
+    clean_steps: int | None = None
+    """Number of clean steps."""
+    first_step_seconds: float | None = None
+    """Length of step 1."""
+    first_step_memory_bytes: int | None = None
+    """The most that CUDA's allocator had handed out when step 1 ended."""
+    peak_memory_bytes: int | None = None
+    """The most that CUDA's allocator had handed out."""
+    mean_seconds: float | None = None
+    """Geometric mean of the clean steps of `runs`, without the disturbed ones."""
+    steady_p99_seconds: float | None = None
+    """99th percentile of the clean steps."""
+    speed_up: Difference | None = None
+    """How much faster it is than the baseline."""
+    joules_per_step: float | None = None
+    """Mean energy of a clean step."""
+    compile_seconds: float = 0.0
+    """Compile time."""
+    cost_seconds: float | None = None
+    """What compiling cost: the time that steps took beyond a steady one, or all compile time if
+    that is more; null if unknown."""
+
+
+class Side(Measured, frozen=True, kw_only=True):
     """One run. Its figures are of the rank that compiled longest."""
 
     id: str
@@ -55,12 +85,6 @@ class Side(Struct, frozen=True, kw_only=True):
     """
     rank: int | None = None
     """That rank."""
-    steps: int = 0
-    """Completed steps."""
-    first_step_seconds: float | None = None
-    """Length of step 1."""
-    first_step_memory_bytes: int | None = None
-    """The most that CUDA's allocator had handed out when step 1 ended."""
     compiled_memory_bytes: int | None = None
     """The most that CUDA's allocator held at the end of a compilation. A backward is compiled in
     step 1, while the activations of its forward are stored."""
@@ -68,11 +92,6 @@ class Side(Struct, frozen=True, kw_only=True):
     """Length of the first warm-up; null if it was never warm."""
     warmup_steps: int | None = None
     """Steps within it."""
-    compile_seconds: float = 0.0
-    """Compile time."""
-    cost_seconds: float | None = None
-    """What compiling cost: the time that steps took beyond a steady one, or all compile time if
-    that is more; null if unknown."""
     gpu_seconds: float | None = None
     """GPU time of compiling, all ranks."""
     joules: float | None = None
@@ -86,26 +105,8 @@ class Side(Struct, frozen=True, kw_only=True):
     runs: tuple[Run, ...] = ()
     """The runs of its program that show its speed, itself first: other starts of it in the history,
     as far as recorded."""
-    mean_seconds: float | None = None
-    """Geometric mean of their clean steps, without the disturbed ones."""
-    steady_p99_seconds: float | None = None
-    """99th percentile of the clean steps."""
-    clean_steps: int | None = None
-    """Number of clean steps."""
-    speed_up: Difference | None = None
-    """How much faster it is than the baseline."""
     tokens_per_second: float | None = None
     """Tokens per second in clean steps."""
-    peak_memory_bytes: int | None = None
-    """The most that CUDA's allocator had handed out."""
-    joules_per_step: float | None = None
-    """Mean energy of a clean step."""
-    graphs: int | None = None
-    """Number of graphs that Dynamo captured."""
-    recompiles: int | None = None
-    """Number of recompiles."""
-    graph_breaks: int | None = None
-    """Number of graph breaks."""
     slower: tuple[Mapping[str, Any], ...] = ()
     """Periods in which steps took longer than before, as in `/status`."""
     neighbours: tuple[Neighbour, ...] = ()
@@ -154,7 +155,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     incomparable: tuple[Incomparable, ...] = ()
     """Differences that make figures incomparable."""
     unknown: tuple[str, ...] = ()
-    """Properties that must be equal and are unknown for a run."""
+    """Properties that must be equal and are known for some of the runs only."""
     break_even: tuple[BreakEven, ...] = ()
     """Break-even of each run with the baseline."""
 
@@ -164,13 +165,13 @@ def break_even(side: Side, against: Side) -> BreakEven:
 
     Both are of the means of the runs, and none is claimed if their steps do not differ.
     """
-    found = BreakEven(run=side.label, against=against.label, outcome="unknown")
+    break_even = BreakEven(run=side.label, against=against.label, outcome="unknown")
     if not side.runs or not against.runs:
-        return found
+        return break_even
     apart = difference(side.runs, against.runs)
-    found = replace(found, difference=apart)
+    break_even = replace(break_even, difference=apart)
     if side.cost_seconds is None or against.cost_seconds is None:
-        return found
+        return break_even
     cost, step = side.cost_seconds - against.cost_seconds, mean(against.runs) or 0.0
     saves, least, most = (
         None if ratio is None else step * (1 - 1 / ratio)
@@ -178,16 +179,16 @@ def break_even(side: Side, against: Side) -> BreakEven:
     )
     assert saves is not None
     crosses = cost * saves > 0  # one costs more, and the other has longer steps
-    known = apart.claimed and crosses and least is not None and most is not None
-    ends = sorted(abs(cost / each) for each in (least, most) if each) if known else ()
+    is_known = apart.claimed and crosses and least is not None and most is not None
+    ends = sorted(abs(cost / each) for each in (least, most) if each) if is_known else ()
     return replace(
-        found,
+        break_even,
         outcome=_outcome(cost, saves) if apart.claimed else apart.verdict,
         cost_seconds=cost,
         saves_seconds=saves,
         saves_least_seconds=least,
         saves_most_seconds=most,
-        step=ceil(cost / saves) if crosses and (known or apart.verdict == ONCE) else None,
+        step=ceil(cost / saves) if crosses and (is_known or apart.verdict == ONCE) else None,
         earliest=ceil(ends[0]) if ends else None,
         latest=ceil(ends[-1]) if ends else None,
     )
@@ -212,7 +213,7 @@ def compare(
     ``price``: of an hour of one GPU. ``labels``: used instead of the names. ``programs``: by the
     id of a run, the runs of its program; without, it is the only one. ``neighbours``: by that id.
     """
-    reports = [report(one, price) for one in summaries]
+    reports = [report(run, price) for run in summaries]
     labels = labels or _labels(reports)
     sides = [
         _side(
@@ -224,13 +225,13 @@ def compare(
         )
         for summary, made, label in zip(summaries, reports, labels, strict=True)
     ]
-    baseline = next((one for one in sides if one.mode == EAGER), sides[0])
-    pairs = {one.label: break_even(one, baseline) for one in sides if one is not baseline}
+    baseline = next((side for side in sides if side.mode == EAGER), sides[0])
+    pairs = {side.label: break_even(side, baseline) for side in sides if side is not baseline}
     return Comparison(
         baseline=baseline.label,
         sides=tuple(
-            replace(one, speed_up=pairs[one.label].difference) if one.label in pairs else one
-            for one in sides
+            replace(side, speed_up=pairs[side.label].difference) if side.label in pairs else side
+            for side in sides
         ),
         incomparable=incomparable(summaries, reports),
         unknown=unknown(reports),
@@ -245,13 +246,13 @@ def runs_of(
     """The samples of a program's speed: each of its runs that has a clean step."""
     return tuple(
         Run(
-            id=one.id,
-            began=one.began,
+            id=summary.id,
+            began=summary.began,
             seconds=step,
-            disturbed=_disturbed(one, neighbours.get(one.id, ())),
+            disturbed=_disturbed(summary, neighbours.get(summary.id, ())),
         )
-        for one in summaries
-        if (step := step_of(one))
+        for summary in summaries
+        if (step := step_of(summary))
     )
 
 
@@ -268,8 +269,11 @@ def _disturbed(summary: RunSummary, neighbours: Sequence[Neighbour]) -> str | No
 
 def _labels(reports: Sequence[Report]) -> list[str]:
     """Names, with ids if two names are equal."""
-    names = [one.run for one in reports]
-    return [one.run if names.count(one.run) == 1 else f"{one.run} ({one.id})" for one in reports]
+    names = [report.run for report in reports]
+    return [
+        report.run if names.count(report.run) == 1 else f"{report.run} ({report.id})"
+        for report in reports
+    ]
 
 
 def step_of(summary: RunSummary) -> float | None:
@@ -312,8 +316,8 @@ def mode_of(made: Report) -> str | None:
         ahead = ", ".join(made.precompiled)
         return (ahead or EAGER) if made.steps else None
     ways = (
-        one.mode if one.backend == "inductor" else f"{one.mode} ({one.backend})"
-        for one in made.what.wrappings
+        wrapping.mode if wrapping.backend == "inductor" else f"{wrapping.mode} ({wrapping.backend})"
+        for wrapping in made.what.wrappings
     )
     return "; ".join(dict.fromkeys(ways)) or "compiled"
 
@@ -321,8 +325,10 @@ def mode_of(made: Report) -> str | None:
 def _compiled_memory(rank: dict[str, Any]) -> int | None:
     """The largest allocation of CUDA's allocator at the end of a compilation."""
     functions = (rank.get("compile") or {}).get("functions") or ()
-    known = [one["allocated_bytes"] for one in functions if one.get("allocated_bytes")]
-    return max(known, default=None)
+    values = [
+        function["allocated_bytes"] for function in functions if function.get("allocated_bytes")
+    ]
+    return max(values, default=None)
 
 
 def _cost(rank: dict[str, Any], made: Report) -> float | None:

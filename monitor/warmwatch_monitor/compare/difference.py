@@ -57,26 +57,29 @@ class Difference(Struct, frozen=True, kw_only=True):
 def usable(runs: Iterable[Run]) -> tuple[Run, ...]:
     """The runs that were not disturbed; all, if each one was."""
     runs = tuple(runs)
-    return tuple(one for one in runs if one.disturbed is None) or runs
+    return tuple(run for run in runs if run.disturbed is None) or runs
 
 
 def mean(runs: Sequence[Run]) -> float | None:
     """The geometric mean of their steps, which ratios are taken of."""
     used = usable(runs)
-    return exp(sum(log(one.seconds) for one in used) / len(used)) if used else None
+    return exp(sum(log(run.seconds) for run in used) / len(used)) if used else None
 
 
 def difference(runs: Sequence[Run], others: Sequence[Run]) -> Difference:
     """How much faster ``runs`` of one program are than those of another.
 
     The first run of each is the compared one. Depends on these runs alone. Both programs need two,
-    because a single run has no spread.
+    because a single run has no spread. A run that may be of either, because too little of it is
+    recorded, is left out.
     """
-    mine, theirs = usable(runs), usable(others)
-    ratio = (mean(others) or 0.0) / (mean(runs) or 1.0)
-    if {one.id for one in runs} & {one.id for one in others}:
+    ids, their_ids = ({run.id for run in program} for program in (runs, others))
+    if runs[0].id in their_ids or others[0].id in ids:
         return Difference(verdict=SAME, ratio=others[0].seconds / runs[0].seconds)
-    if any(one.disturbed for one in (*mine, *theirs)):
+    mine = usable(run for run in runs if run.id not in their_ids)
+    theirs = usable(run for run in others if run.id not in ids)
+    ratio = (mean(theirs) or 0.0) / (mean(mine) or 1.0)
+    if any(run.disturbed for run in (*mine, *theirs)):
         return Difference(verdict=DISTURBED, ratio=ratio)
     if min(len(mine), len(theirs)) < 2:
         return Difference(verdict=ONCE, ratio=ratio)
@@ -94,12 +97,12 @@ def _without_drift(mine: Sequence[Run], theirs: Sequence[Run]) -> tuple[float, f
     slower steadily is no difference of the programs. The degrees of freedom are those of the
     program with fewer runs, which holds for programs whose runs do not vary alike.
     """
-    order = sorted((*mine, *theirs), key=lambda one: one.began)
-    lengths = _centred([-log(one.seconds) for one in order])
+    order = sorted((*mine, *theirs), key=lambda run: run.began)
+    lengths = _centred([-log(run.seconds) for run in order])
     drift = _centred([float(at) for at in range(len(order))])
-    program = _centred([float(one in mine) for one in order])
+    program = _centred([float(run in mine) for run in order])
     of_drift = _dot(program, drift) / _dot(drift, drift)
-    program = [one - of_drift * at for one, at in zip(program, drift, strict=True)]
+    program = [value - of_drift * at for value, at in zip(program, drift, strict=True)]
     size = _dot(program, program)
     gain, slope = _dot(program, lengths) / size, _dot(drift, lengths) / _dot(drift, drift)
     squares = _dot(lengths, lengths) - gain**2 * size - slope**2 * _dot(drift, drift)
@@ -110,11 +113,11 @@ def _without_drift(mine: Sequence[Run], theirs: Sequence[Run]) -> tuple[float, f
 
 def _centred(values: Sequence[float]) -> list[float]:
     middle = sum(values) / len(values)
-    return [one - middle for one in values]
+    return [value - middle for value in values]
 
 
-def _dot(one: Sequence[float], other: Sequence[float]) -> float:
-    return sum(a * b for a, b in zip(one, other, strict=True))
+def _dot(values: Sequence[float], other: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(values, other, strict=True))
 
 
 def _t_95(freedom: int) -> float:

@@ -45,67 +45,67 @@ def others(compared: Sequence[RunSummary], recorded: Snapshot, *, history: bool)
 
     The runs of a program do not depend on what else is compared.
     """
-    names = {one.run for one in compared}
+    names = {item.run for item in compared}
     seen = [summarize_run(run, recorded) for run in recorded.runs if run.run in names]
     settings = load_history_settings(os.environ)
     store = Store(settings) if history and settings.directory is not None else None
     programs: dict[str, tuple[Run, ...]] = {}
     beside: dict[str, tuple[Neighbour, ...]] = {}
     try:
-        for one in compared:
-            starts = [one, *_other_starts(one, seen, store)]
+        for summary in compared:
+            starts = [summary, *_other_starts(summary, seen, store)]
             if store is not None:
                 beside |= {start.id: _beside(start, store) for start in starts}
-            programs[one.id] = runs_of(starts, beside)
+            programs[summary.id] = runs_of(starts, beside)
     except StoreError as error:
         note(f"warmwatch: other runs in the history are not known: {plain(str(error))}")
     return Others(programs, beside)
 
 
 def _other_starts(
-    one: RunSummary, seen: Sequence[RunSummary], store: Store | None
+    run: RunSummary, seen: Sequence[RunSummary], store: Store | None
 ) -> list[RunSummary]:
-    """The newest other starts of the program of ``one``."""
-    if step_of(one) is None:
+    """The newest other starts of the program of ``run``."""
+    if step_of(run) is None:
         return []
-    known = {each.id: each for each in seen if called(each) == called(one)}
+    runs = {each.id: each for each in seen if called(each) == called(run)}
     if store is not None:
-        listed = store.readable(RunQuery(called=called(one), limit=_LISTED))
-        likely = [each.id for each in listed if each.id != one.id and _may_be(one, each)]
-        known |= {each.id: each for each in store.summaries(likely[:_LOADED])}
-    known.pop(one.id, None)
-    newest = sorted(known.values(), key=lambda each: each.began, reverse=True)
-    same = (each for each in newest if _shows_speed(each) and is_same_program(one, each))
+        listed = store.readable(RunQuery(called=called(run), limit=_LISTED))
+        likely = [each.id for each in listed if each.id != run.id and _may_be(run, each)]
+        runs |= {each.id: each for each in store.summaries(likely[:_LOADED])}
+    runs.pop(run.id, None)
+    newest = sorted(runs.values(), key=lambda each: each.began, reverse=True)
+    same = (each for each in newest if _shows_speed(each) and is_same_program(run, each))
     return list(islice(same, MOST_STARTS))
 
 
-def _shows_speed(one: RunSummary) -> bool:
+def _shows_speed(run: RunSummary) -> bool:
     """Whether it made enough clean steps."""
-    return bool(one.ranks) and (report(one).steady.count or 0) >= _FEWEST
+    return bool(run.ranks) and (report(run).steady.count or 0) >= _FEWEST
 
 
-def _may_be(one: RunSummary, other: Listed) -> bool:
+def _may_be(run: RunSummary, other: Listed) -> bool:
     """Whether it can be the same program, from its list entry."""
-    mine = (one.owner, one.host, one.what.world_size, one.what.torch, one.what.commit)
+    mine = (run.owner, run.host, run.what.world_size, run.what.torch, run.what.commit)
     return mine == (other.owner, other.host, other.world_size, other.torch, other.commit)
 
 
-def is_same_program(one: RunSummary, other: RunSummary) -> bool:
+def is_same_program(run: RunSummary, other: RunSummary) -> bool:
     """Whether both ran one program on one host in one mode, as far as recorded.
 
     Arguments are not recorded; the number of operations of a step may show another batch.
     """
-    if step_of(other) is None or (called(one), one.owner, one.host) != (
+    if step_of(other) is None or (called(run), run.owner, run.host) != (
         called(other),
         other.owner,
         other.host,
     ):
         return False
-    mine, theirs = report(one), report(other)
+    mine, theirs = report(run), report(other)
     if mode_of(mine) != mode_of(theirs):
         return False
-    differing = incomparable((one, other), (mine, theirs))
-    work = {_operations(one), _operations(other)} - {None}
+    differing = incomparable((run, other), (mine, theirs))
+    work = {_operations(run), _operations(other)} - {None}
     return len(work) < 2 and not any(STEADY in each.rows for each in differing)
 
 
@@ -115,25 +115,25 @@ def _operations(summary: RunSummary) -> float | None:
     return operations
 
 
-def _beside(one: RunSummary, store: Store) -> tuple[Neighbour, ...]:
-    if one.host is None:
+def _beside(run: RunSummary, store: Store) -> tuple[Neighbour, ...]:
+    if run.host is None:
         return ()
-    query = RunQuery(since=one.began, until=_end(one), limit=_MOST_BESIDE)
+    query = RunQuery(since=run.began, until=_end(run), limit=_MOST_BESIDE)
     others = (
         Neighbour(run=each.run, id=each.id, share=share)
         for each in store.readable(query)
-        if each.id != one.id
-        and each.host == one.host
-        and (share := _share(one, each)) >= _LEAST_SHARE
+        if each.id != run.id
+        and each.host == run.host
+        and (share := _share(run, each)) >= _LEAST_SHARE
     )
     return tuple(sorted(others, key=lambda each: -each.share))
 
 
-def _share(one: RunSummary, other: Listed) -> float:
-    """The share of the time of ``one`` in which ``other`` ran too."""
-    common = min(_end(one), _end(other)) - max(one.began, other.began)
-    return max(0.0, common) / max(1e-9, _end(one) - one.began)
+def _share(run: RunSummary, other: Listed) -> float:
+    """The share of the time of ``run`` in which ``other`` ran too."""
+    common = min(_end(run), _end(other)) - max(run.began, other.began)
+    return max(0.0, common) / max(1e-9, _end(run) - run.began)
 
 
-def _end(of: RunSummary | Listed) -> float:
-    return of.ended if of.ended is not None else of.seen
+def _end(run: RunSummary | Listed) -> float:
+    return run.ended if run.ended is not None else run.seen

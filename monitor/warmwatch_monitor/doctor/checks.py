@@ -18,19 +18,23 @@ from msgspec import Struct
 
 from warmwatch import __version__
 from warmwatch.shared import places, record, verdict
-from warmwatch.shared.variables import unknown_variables
+from warmwatch.shared.variables import DEFAULTS, unknown_variables
 from warmwatch_monitor.client.daemon import Answer, daemon_of, query_daemon
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.errors import DaemonError, ForeignDaemonError, NoDaemonError
-from warmwatch_monitor.model import RecordReading, Refusal
+from warmwatch_monitor.errors import DaemonError, NoDaemonError
+from warmwatch_monitor.model import RecordReading, RecordRoom, Refusal
+from warmwatch_monitor.output.amounts import size
 from warmwatch_monitor.settings import EVER_SECONDS, Settings
 from warmwatch_monitor.sources.host import pci_gpus
 from warmwatch_monitor.sources.listed import NOT_YET, RECORDS, Feed
 from warmwatch_monitor.sources.nvml.source import NvmlSource
+from warmwatch_monitor.sources.processes import daemons
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_journal import Journal
+from warmwatch_monitor.sources.records.liveness import login
 from warmwatch_monitor.sources.records.source import RecordsSource
-from warmwatch_monitor.status.words.sentence import ATTACH
+from warmwatch_monitor.sources.script import attaches_nothing
+from warmwatch_monitor.sources.unattached import without_record
 from warmwatch_monitor.timeouts import DISK_SECONDS, hangs, within
 
 
@@ -51,7 +55,9 @@ def is_leftover(folder: str) -> bool:
 
 OLDEST_TORCH = (2, 6)
 _PATIENCE_SECONDS = 10.0
+_MOST_UNRECORDED = 5
 _LONG_WITHOUT_A_STEP_NS = 30 * 10**9
+_LEAST_BYTES, _LEAST_INODES = 16 << 20, 200  # as in the alert WarmwatchRecordDirectoryFull
 _LEAVES = (
     "beyond 200 of this user, a new record removes the oldest; a reboot removes those in memory; "
     "to free the space now, remove the folder"
@@ -113,6 +119,10 @@ def _torch(version: str, what: str, *names: str) -> Iterator[Finding]:
 def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
     for complaint in unknown_variables(environ):
         yield trouble(complaint, advice="rename or unset it")
+    values = {name: environ[name] for name in DEFAULTS if environ.get(name)}
+    if values:
+        shown = ", ".join(f"{name}={value}" for name, value in values.items())
+        yield fine(f"set: {shown}", names=tuple(values.values()))
 
 
 def surroundings(settings: Settings) -> Iterator[Finding]:
@@ -124,18 +134,22 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
     yield from _shared_file_systems(settings.directories)
     source = RecordsSource(settings.directories, retention=EVER_SECONDS)
     hanging = [path for path in settings.directories if hangs(path)]
-    found = None if hanging else within(_READ_SECONDS, source.read, None)
-    if found is None:
+    records_reading = None if hanging else within(_READ_SECONDS, source.read, None)
+    if records_reading is None:
         seconds = DISK_SECONDS if hanging else _READ_SECONDS
         yield trouble(
             f"the records could not be read within {seconds:.0f} s",
             advice=f"check the file system of {' and '.join(hanging or settings.directories)}",
         )
         return
-    yield from map(_refused, found.refusals)
-    living = [reading for reading in found.records if reading.alive]
-    yield fine(f"{len(found.records)} records can be read, {len(living)} of living processes")
-    yield from _ended(len(found.records) - len(living), settings.retention)
+    yield from map(_refused, records_reading.refusals)
+    yield from map(_room, records_reading.rooms)
+    yield from _daemons()
+    living = [reading for reading in records_reading.records if reading.alive]
+    yield fine(
+        f"{len(records_reading.records)} records can be read, {len(living)} of living processes"
+    )
+    yield from _ended(len(records_reading.records) - len(living), settings.retention)
     if not living:
         yield noted(
             "no living training has a record here",
@@ -144,10 +158,61 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
             'it steps already, is "import warmwatch.auto" in it, without WARMWATCH_DISABLE, with '
             "the same WARMWATCH_DIR and, in a container, with that directory mounted?",
         )
+    if settings.observe:
+        unrecorded = [_unrecorded(pid, command) for pid, command in without_record()]
+        problems_first = sorted(unrecorded, key=lambda finding: finding.mark is not Mark.TROUBLE)
+        yield from problems_first[:_MOST_UNRECORDED]
     now_ns = Clock().monotonic_ns()
     for reading in living:
         yield from _agent(reading)
         yield from _steps(reading, now_ns)
+
+
+def _unrecorded(pid: int, command: str) -> Finding:
+    """A process with PyTorch and without a record, which may be a training."""
+    what = f"{command or 'a process'} (pid {pid}) has loaded PyTorch and has no record"
+    with contextlib.suppress(OSError):  # it is gone
+        if attaches_nothing(pid):
+            return trouble(
+                f'{what}: its script has "import warmwatch", which attaches nothing',
+                advice='add "import warmwatch.auto" to the script, or run it below "warmwatch run"',
+                names=(command,),
+            )
+    return noted(
+        what,
+        advice='if it trains, add "import warmwatch.auto" to its script; if it has that, its '
+        "record comes when it builds its optimizer or calls torch.compile",
+        names=(command,),
+    )
+
+
+def _room(room: RecordRoom) -> Finding:
+    """What is free in a record directory."""
+    sizes = ((room.free_bytes, size), (room.free_inodes, lambda many: f"{many:,} inodes"))
+    free = " and ".join(text(number) for number, text in sizes if number is not None)
+    what = f"{free or 'no limit of space'} free in {room.directory}"
+    lacks = any(
+        number is not None and number < least
+        for number, least in ((room.free_bytes, _LEAST_BYTES), (room.free_inodes, _LEAST_INODES))
+    )
+    if not lacks:
+        return fine(what, names=(room.directory,))
+    return trouble(
+        f"{what}, too little for new records",
+        advice=f"remove what is no record there; {_LEAVES}",
+        names=(room.directory,),
+    )
+
+
+def _daemons() -> Iterator[Finding]:
+    """More than one daemon, which Prometheus may both scrape."""
+    names = [f"pid {pid} of {login(uid) or uid}" for pid, uid in daemons()]
+    if len(names) > 1:
+        yield noted(
+            f"{len(names)} daemons run on this host: {', '.join(names[:_MOST_UNRECORDED])}",
+            advice="let Prometheus scrape one of those that read the same record directory: "
+            "otherwise each run is there twice",
+        )
 
 
 def _refused(refusal: Refusal) -> Finding:
@@ -202,10 +267,10 @@ def _shared_file_systems(directories: Sequence[str]) -> Iterator[Finding]:
 def _can_be_filled(path: str) -> bool:
     """Whether everybody may write to a directory that is not a mount."""
     try:
-        found, above = Path(path).stat(), (Path(path) / "..").stat()
+        result, above = Path(path).stat(), (Path(path) / "..").stat()
     except OSError:
         return False
-    return bool(found.st_mode & stat.S_IWOTH) and found.st_dev == above.st_dev
+    return bool(result.st_mode & stat.S_IWOTH) and result.st_dev == above.st_dev
 
 
 def _obstacle(path: str, *, chosen: bool) -> str | None:
@@ -225,9 +290,6 @@ def _obstacles(settings: Settings) -> dict[str, str | None]:
 def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
     try:
         answer = query_daemon(daemon_of(settings))
-    except ForeignDaemonError as error:
-        yield trouble(str(error))
-        return
     except NoDaemonError:
         yield noted(
             f"no daemon answers at {settings.address}", advice="start one with: warmwatch serve"
@@ -237,13 +299,6 @@ def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
         yield trouble(str(error))
         return
     yield from _directories_match(settings, writable, answer)
-    for training in answer.get("observed", ()):
-        yield noted(
-            f"{training['command'] or 'a process'} (pid {training['pid']}) looks like a "
-            "training without the agent",
-            advice=ATTACH,
-            names=(training["command"] or "",),
-        )
     for source in answer["sources"]:
         # no driver is no trouble, and neither is an unread one; ``gpus`` reports it
         without_gpu = source["source"] == "nvml" and source["last_success"] is None
@@ -274,20 +329,20 @@ def gpus(settings: Settings) -> Iterator[Finding]:
         return
     feed = Feed("nvml", NvmlSource().read, Clock(), settings.gpu_interval)
     answered = feed.read_within(_PATIENCE_SECONDS)
-    found, health = feed.current(Clock().monotonic_ns())
+    gpus, health = feed.current(Clock().monotonic_ns())
     if not answered:
         yield trouble(
             f"NVML has not answered for {_PATIENCE_SECONDS:g} s",
             advice="see whether nvidia-smi answers; the driver may hang",
         )
-    elif found is None and pci_gpus() == 0:
+    elif gpus is None and pci_gpus() == 0:
         yield noted(f"no NVIDIA GPU here; NVML: {health.error}")
-    elif found is None:
+    elif gpus is None:
         yield noted(
             f"NVML: {health.error}",
             advice="fine without a GPU; in a container, ask for the driver's utility capability",
         )
-    for gpu in found or ():
+    for gpu in gpus or ():
         state = gpu.trouble or f"{gpu.name or 'a GPU'}, driver {gpu.driver or 'unknown'}"
         mark = Mark.TROUBLE if gpu.trouble else Mark.FINE
         yield Finding(mark=mark, what=f"GPU {gpu.index} ({gpu.uuid}): {state}")
@@ -327,7 +382,7 @@ def _agent(reading: RecordReading) -> Iterator[Finding]:
             journal.follow(folder)
         yield trouble(
             f"{who}: the agent caught {errors} errors of its own; the last: "
-            f"{journal.agent_error or 'not in the journal'}",
+            f"{journal.sums.agent_error or 'not in the journal'}",
             advice=f"report it with {reading.folder}/{record.JOURNAL}",
             names=(identity.run,),
         )

@@ -101,8 +101,7 @@ def doctor(
     and ends it as by Ctrl-C. Guard checks above 1 % of the step are named, with the function.
 
     \b
-    Exit code: 0 no problem found; 1 a problem found
-               With CMD: 126 it cannot be run; 127 it was not found; 130 Ctrl-C
+    Exit code: 0 no problem found; 1 a problem found; of CMD: 126, 127, 130
     """
     if command and (check_hooks or report is not None):
         raise UsageError("give either CMD or --hooks or --report")
@@ -166,7 +165,8 @@ def _write_report(text: str, place: Path | None) -> None:
 
 def _document(findings: Sequence[Finding], troubles: int) -> DoctorDocument:
     lines = [
-        DoctorFinding(mark=one.mark, what=one.what, advice=one.advice or None) for one in findings
+        DoctorFinding(mark=finding.mark, what=finding.what, advice=finding.advice or None)
+        for finding in findings
     ]
     return DoctorDocument(to_do=troubles, findings=lines)
 

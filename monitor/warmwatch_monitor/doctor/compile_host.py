@@ -77,13 +77,13 @@ def compile_host(
         memory_limit=limit,
         memory_used=used,
         nodes=_nodes(environ),
-        caches=tuple(_cache(*one) for one in _directories(environ)),
+        caches=tuple(_cache(*directory) for directory in _directories(environ)),
     )
 
 
 def _nodes(environ: Mapping[str, str]) -> int | None:
-    known = (environ.get(name, "") for name in _NODES)
-    return next((int(value) for value in known if value.isdecimal()), None)
+    generator = (environ.get(name, "") for name in _NODES)
+    return next((int(value) for value in generator if value.isdecimal()), None)
 
 
 def _groups(controller: str, proc: Path, cgroups: Path) -> Iterator[Path]:
@@ -107,14 +107,14 @@ def _groups(controller: str, proc: Path, cgroups: Path) -> Iterator[Path]:
 
 def _quota(proc: Path, cgroups: Path) -> float | None:
     """The CPU limit of the cgroups, in processors."""
-    found = []
+    result = []
     for group in _groups("cpu", proc, cgroups):
         fields = _words(group / "cpu.max")  # QUOTA PERIOD, or max PERIOD
         if not fields:
             fields = _words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us")
         if len(fields) == 2 and all(word.isdecimal() for word in fields) and int(fields[1]):
-            found.append(int(fields[0]) / int(fields[1]))
-    return min(found, default=None)
+            result.append(int(fields[0]) / int(fields[1]))
+    return min(result, default=None)
 
 
 def _memory(proc: Path, cgroups: Path) -> tuple[int | None, int | None]:
@@ -170,10 +170,10 @@ def _cache(name: str, variable: str, path: str) -> CachePlace:
 
 def _nearest(path: str) -> str:
     """``path``, or the nearest above it that exists."""
-    found = Path(path)
-    while found != found.parent and not os.path.lexists(found):
-        found = found.parent
-    return os.path.realpath(found)
+    result = Path(path)
+    while result != result.parent and not os.path.lexists(result):
+        result = result.parent
+    return os.path.realpath(result)
 
 
 def _obstacle(path: str, there: str) -> str | None:
@@ -188,12 +188,14 @@ def _obstacle(path: str, there: str) -> str | None:
 def _mount(path: str) -> tuple[str, tuple[str, ...]]:
     """Type and options of the filesystem of ``path``; the last one if several are mounted there."""
     best = ""
-    found: tuple[str, tuple[str, ...]] = "", ()
-    for one in psutil.disk_partitions(all=True):
-        inside = path == one.mountpoint or path.startswith(f"{one.mountpoint.rstrip('/')}/")
-        if inside and len(one.mountpoint) >= len(best):
-            best, found = one.mountpoint, (one.fstype, tuple(one.opts.split(",")))
-    return found
+    pair: tuple[str, tuple[str, ...]] = "", ()
+    for partition in psutil.disk_partitions(all=True):
+        inside = path == partition.mountpoint or path.startswith(
+            f"{partition.mountpoint.rstrip('/')}/"
+        )
+        if inside and len(partition.mountpoint) >= len(best):
+            best, pair = partition.mountpoint, (partition.fstype, tuple(partition.opts.split(",")))
+    return pair
 
 
 def _room(path: str) -> tuple[int | None, float | None]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from warmwatch.shared.phrases import took
+from warmwatch_monitor.commands.launch import startable
 from warmwatch_monitor.doctor.checks import Finding, fine, noted
 from warmwatch_monitor.model.run_summary import RankSummary
 from warmwatch_monitor.modes.child_process import counted_signals
 from warmwatch_monitor.modes.command import script_name
 from warmwatch_monitor.modes.one_mode import AS_IS, Plan, Progress, attempt
 from warmwatch_monitor.modes.table import GUARD_SHARE, Tried
-from warmwatch_monitor.output.amounts import took
-from warmwatch_monitor.run.launched import startable
 
 _SECONDS = 3600.0
 
@@ -37,13 +37,13 @@ def finding(tried: Tried) -> Finding:
     if not tried.guard_seconds or not share:
         what = f"the time of guard checks is unknown: {_why(tried, ranks)}"
         return noted(what)
-    words = f"guard checks take {took(tried.guard_seconds)} of each step ({100 * share:.2g} %)"
+    text = f"guard checks take {took(tried.guard_seconds)} of each step ({100 * share:.2g} %)"
     if share <= GUARD_SHARE:
-        return fine(words)
-    most = max(tried.guard_frames, key=lambda one: tried.guard_frames[one], default=None)
+        return fine(text)
+    most = max(tried.guard_frames, key=lambda frame: tried.guard_frames[frame], default=None)
     if most is not None:
-        words += f", {took(tried.guard_frames[most])} of it in {_function(most, ranks)}"
-    return noted(words, advice="fewer, larger graphs have fewer guards")
+        text += f", {took(tried.guard_frames[most])} of it in {_function(most, ranks)}"
+    return noted(text, advice="fewer, larger graphs have fewer guards")
 
 
 def _why(tried: Tried, ranks: Sequence[RankSummary]) -> str:
@@ -61,7 +61,7 @@ def _why(tried: Tried, ranks: Sequence[RankSummary]) -> str:
 
 def _function(frame: str, ranks: Sequence[RankSummary]) -> str:
     """Name and place of a frame, by its number in the compile ids."""
-    for one in (one for rank in ranks for one in rank.compiled):
-        if str(one.id).partition("/")[0] == frame and one.name:
-            return f"{one.name} ({one.file}:{one.line})"
+    for compilation in (compiled for rank in ranks for compiled in rank.compiled):
+        if str(compilation.id).partition("/")[0] == frame and compilation.name:
+            return f"{compilation.name} ({compilation.file}:{compilation.line})"
     return f"frame {frame}"

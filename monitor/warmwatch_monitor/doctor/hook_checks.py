@@ -51,12 +51,12 @@ def _findings(process: subprocess.Popen[str], errors: TextIO, *, counts: bool) -
     timeout = threading.Timer(_SECONDS, process.kill)
     timeout.daemon = True
     timeout.start()
-    found, in_place = False, 0
+    is_found, in_place = False, 0
     try:
         with process:
             for line in process.stdout or ():
                 if line.startswith("{"):
-                    found, report = True, json.loads(line)
+                    is_found, report = True, json.loads(line)
                     if counts and report["result"] == _IN_PLACE:
                         in_place += 1
                     else:
@@ -68,7 +68,7 @@ def _findings(process: subprocess.Popen[str], errors: TextIO, *, counts: bool) -
     if in_place:
         what = f"{in_place} more {_IN_PLACE}: none of their figures was compared"
         yield fine(f"hooks: {what}")
-    if process.returncode not in (0, 1) or not found:
+    if process.returncode not in (0, 1) or not is_found:
         errors.seek(0)
         last = (errors.read().strip().splitlines() or ["no output"])[-1]
         what = f"hooks: the check ended with exit code {process.returncode}"

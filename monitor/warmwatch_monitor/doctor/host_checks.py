@@ -30,17 +30,17 @@ def compiling(read: Callable[[], CompileHost]) -> Iterator[Finding]:
     """The findings about the result of ``read``, which runs in a thread with a timeout."""
     feed = Feed("compile host", read, Clock(), _PATIENCE_SECONDS)
     answered = feed.read_within(_PATIENCE_SECONDS)
-    found, health = feed.current(Clock().monotonic_ns())
+    host, health = feed.current(Clock().monotonic_ns())
     if not answered:
         yield trouble(
             f"a directory of a compile cache has not answered for {_PATIENCE_SECONDS:g} s",
             advice="see what TORCHINDUCTOR_CACHE_DIR and TRITON_CACHE_DIR name: a compilation "
             "would hang there too; choose directories on a local disk",
         )
-    elif found is None:
+    elif host is None:
         yield noted(f"what compiling finds here: {health.error}")
     else:
-        yield from judged(found)
+        yield from judged(host)
 
 
 def judged(host: CompileHost) -> Iterator[Finding]:
@@ -49,7 +49,7 @@ def judged(host: CompileHost) -> Iterator[Finding]:
     if threads is not None and threads > 1:
         yield from _memory(host, threads)
     for cache in host.caches:
-        yield from (replace(one, names=(cache.path,)) for one in _cache(cache))
+        yield from (replace(finding, names=(cache.path,)) for finding in _cache(cache))
         yield from _cold(cache, host.nodes)
 
 

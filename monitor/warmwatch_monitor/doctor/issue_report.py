@@ -17,8 +17,8 @@ from typing import Any
 from warmwatch_monitor.doctor.checks import Finding
 
 LIBRARIES = (
-    *("warmwatch", "torch", "triton", "nvidia-ml-py", "psutil", "prometheus-client", "fastapi"),
-    *("uvicorn", "msgspec", "click", "rich", "textual"),
+    *("warmwatch", "torch", "triton", "nvidia-ml-py", "psutil", "prometheus-client"),
+    *("starlette", "uvicorn", "msgspec", "click", "rich", "textual"),
 )
 # keys of `/status` whose strings come from closed lists
 CLOSED_LISTS = frozenset(
@@ -75,10 +75,12 @@ def issue_report(
 def reduced(value: Any, key: str = "") -> Any:
     """``value`` of a ``/status`` document, without what the user's program chose."""
     if isinstance(value, dict):
-        items = {name: reduced(one, name) for name, one in value.items() if name not in VALUES}
-        return {name: one for name, one in items.items() if one not in (None, [], {})}
+        items = {name: reduced(item, name) for name, item in value.items() if name not in VALUES}
+        return {name: item for name, item in items.items() if item not in (None, [], {})}
     if isinstance(value, list):
-        return [one for one in (reduced(one, key) for one in value) if one not in (None, [], {})]
+        return [
+            item for item in (reduced(item, key) for item in value) if item not in (None, [], {})
+        ]
     if isinstance(value, str):
         return value if key in CLOSED_LISTS else None
     return value
@@ -95,19 +97,21 @@ def _versions() -> list[str]:
 
 
 def _listed(findings: Sequence[Finding], stand_ins: Mapping[str, str]) -> str:
-    lines = [f"- {one.mark.value}: {_hidden(one, stand_ins)}" for one in findings]
+    lines = [f"- {finding.mark.value}: {_hidden(finding, stand_ins)}" for finding in findings]
     return "\n".join(lines) or "- nothing"
 
 
 def _hidden(finding: Finding, stand_ins: Mapping[str, str]) -> str:
     """What was found, without the user's names and paths."""
     # directories too: in the text, a path ends at a space
-    found = {old: new for name in finding.names for old, new in _stand_ins(name).items()}
-    found.update(stand_ins)
-    longest_first = sorted(filter(None, found), key=len, reverse=True)
+    values = {old: new for name in finding.names for old, new in _stand_ins(name).items()}
+    values.update(stand_ins)
+    longest_first = sorted(filter(None, values), key=len, reverse=True)
     # whole names only: a run that is called "a" leaves other words as they are
     names = re.compile(rf"(?<![^\W_])({'|'.join(map(re.escape, longest_first))})(?![^\W_])")
-    text = names.sub(lambda match: found[match[0]], finding.what) if longest_first else finding.what
+    text = (
+        names.sub(lambda match: values[match[0]], finding.what) if longest_first else finding.what
+    )
     return _PATH.sub(r"\1/…", text)
 
 

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from warmwatch.shared.states import CONDITIONS, LIMITS, State, least_advanced
 from warmwatch.shared.verdict import Judgement
 from warmwatch_monitor.fleet.figures import figures, flag
-from warmwatch_monitor.fleet.samples import RankSeries, add_to_device, add_to_rank, latest
+from warmwatch_monitor.fleet.samples import (
+    GPU_NAMES,
+    RankSeries,
+    add_to_device,
+    add_to_rank,
+    latest,
+    on_one_clock,
+)
 from warmwatch_monitor.model import (
     GpuReading,
     LimitedBy,
@@ -27,13 +35,13 @@ from warmwatch_monitor.model import (
 )
 
 _SECOND = 10**9
-_TOGETHER_SECONDS = 10.0  # includes the clock difference between hosts
+_TOGETHER_SECONDS = 10.0
 
 
 def assemble(samples: Iterable[Sample], epoch: float) -> Snapshot:
     ranks: dict[tuple[str, int], dict[str, RankSeries]] = {}
     devices: dict[str, dict[str, float | str]] = {}
-    for sample in samples:
+    for sample in on_one_clock(samples):
         if sample.name.startswith("gpu_"):
             add_to_device(devices, sample)
         else:
@@ -88,8 +96,8 @@ def _ended_together(views: Sequence[RankView]) -> bool | None:
     if len(gone) < len(views):
         return False
     ends = [view.figures.progress.state_since for view in gone]
-    known = [end for end in ends if end is not None]
-    return max(known) - min(known) <= _TOGETHER_SECONDS if len(known) == len(ends) else None
+    values = [end for end in ends if end is not None]
+    return max(values) - min(values) <= _TOGETHER_SECONDS if len(values) == len(ends) else None
 
 
 def _view(
@@ -111,10 +119,10 @@ def _view(
 
 def _limited_by(series: RankSeries) -> LimitedBy | None:
     """What limits its speed; no series has the evidence."""
-    found = series.chosen("limited_by")
-    if len(found) != 1 or found[0] not in LIMITS:
+    names = series.chosen("limited_by")
+    if len(names) != 1 or names[0] not in LIMITS:
         return None
-    return LimitedBy(verdict=found[0], share=series.value("limited_share_ratio"))
+    return LimitedBy(verdict=names[0], share=series.value("limited_share_ratio"))
 
 
 def _slower(series: RankSeries) -> Slower | None:
@@ -141,17 +149,7 @@ def _judgement(series: RankSeries) -> Judgement | None:
 
 
 def gpu(uuid: str, device: Mapping[str, float | str], now_ns: int) -> GpuReading:
-    def known(name: str) -> float | None:
-        value = device.get(name)
-        return value if isinstance(value, float) else None
-
-    return GpuReading(
-        uuid=uuid,
-        index=int(device["index"]),
-        at_ns=now_ns,
-        utilization_ratio=known("utilization_ratio"),
-        power_watts=known("power_watts"),
-        power_limit_watts=known("power_limit_watts"),
-        sm_active_ratio=known("sm_active_ratio"),
-        tensor_active_ratio=known("tensor_active_ratio"),
+    values = {name: device[name] for name in GPU_NAMES if isinstance(device.get(name), float)}
+    return convert(
+        {**values, "uuid": uuid, "index": int(device["index"]), "at_ns": now_ns}, GpuReading
     )

@@ -8,24 +8,19 @@ from typing import Any
 from warmwatch.shared.states import ENDED, State
 from warmwatch.shared.values import MOST_RANKS
 from warmwatch.shared.verdict import Judgement
-from warmwatch_monitor.fleet.samples import RankSeries, whole
+from warmwatch_monitor.figures.compile import Compile, OpenActivity, with_totals
+from warmwatch_monitor.figures.training import Warmup
+from warmwatch_monitor.fleet.samples import RankSeries, read, whole
 from warmwatch_monitor.model import (
     BACKENDS,
-    CACHES,
-    DISABLED,
-    KINDS,
     MEMORY,
-    PHASES,
     PROGRESS,
-    REASONS,
     Agent,
-    Compile,
     Counted,
     Figures,
     Lengths,
     Life,
     Memory,
-    OpenActivity,
     Pauses,
     Progress,
     Steps,
@@ -37,40 +32,35 @@ from warmwatch_monitor.model import (
 )
 
 _WARM_STEPS = 3  # default for a daemon that does not export it
-# a hook point of the agent -> the series that is absent if its torch lacks it
-_HOOK_POINTS = {"compilations": "graphs_total", "recompile_limit": "compile_fallbacks_total"}
 
 
 def figures(
     who: tuple[str, int], series: RankSeries, judgement: Judgement, epoch: float
 ) -> Figures:
     compile = _compile(series, judgement, epoch)
+    # hook points of the agent -> what is absent if its torch lacks them
+    counts = {"compilations": compile.graphs, "recompile_limit": compile.fallbacks}
     attached = series.value("attach_timestamp_seconds")
     stepped = series.value("last_step_timestamp_seconds")
     quiet_since = max(sign or 0.0 for sign in (attached, stepped, compile.last_end_at))
     opened = _open_seconds(series, judgement, stepped, epoch)
     return Figures(
         who=_who(who, series, attached),
-        steps=_steps(series, stepped),
+        steps=_steps(series),
         compile=compile,
         warmups=_warmups(series, judgement),
         progress=Progress(
+            **read(Progress, series),
             quiet_seconds=max(0.0, epoch - quiet_since),
-            state_since=series.value("state_start_timestamp_seconds"),
             compiler_quiet_seconds=_ago(compile.last_end_at, epoch),
-            stall_limit_seconds=series.value("stall_limit_seconds"),
             batch_quiet_seconds=_ago(series.value("last_batch_timestamp_seconds"), epoch),
             open_seconds=opened,
             stretch=_stretch(series, judgement, epoch),
-            compile_limit_seconds=series.value("compile_limit_seconds"),
-            last_step_age_seconds=series.value("last_step_age_seconds"),
         ),
         life=_life(series, judgement),
         agent=Agent(
             version=series.info.get("agent") or None,
-            missing=tuple(
-                point for point, name in _HOOK_POINTS.items() if name not in series.single
-            ),
+            missing=tuple(point for point, number in counts.items() if number is None),
         ),
         pauses=_pauses(series, epoch),
         workers=_workers(series),
@@ -78,39 +68,27 @@ def figures(
     )
 
 
-def _steps(series: RankSeries, stepped: float | None) -> Steps:
+def _steps(series: RankSeries) -> Steps:
+    values = read(Steps, series)
     return Steps(
-        count=series.count("steps_total") or 0,
-        last_at=stepped,
-        recent_seconds=series.value("recent_step_seconds"),
+        **{**values, "count": values["count"] or 0},
         clean=Lengths(
             count=(series.counts("step_seconds_count", ("clean",)) or {}).get("clean"),
             sum_seconds=series.values("step_seconds_sum", ("clean",)).get("clean"),
             reported=series.value("steady_step_seconds"),
         ),
-        tokens=series.count("tokens_total"),
-        samples=series.count("samples_total"),
-        batches=series.count("batches_total"),
-        batch_wait_seconds=series.value("data_wait_seconds_total"),
-        last_batch_at=series.value("last_batch_timestamp_seconds"),
     )
 
 
 def _pauses(series: RankSeries, epoch: float) -> Pauses:
-    since = series.value("checkpoint_start_timestamp_seconds")
-    evaluating = series.value("evaluation_start_timestamp_seconds")
-    ended = series.value("evaluations_total")
-    cells = series.value("between_cells_start_timestamp_seconds")
+    values = read(Pauses, series)
     return Pauses(
-        between_cells_since=cells,
-        between_cells_for_seconds=None if cells is None else max(0.0, epoch - cells),
-        evaluating_seconds=series.value("evaluation_seconds_total"),
-        evaluating_since=evaluating,
-        evaluating_for_seconds=None if evaluating is None else max(0.0, epoch - evaluating),
-        evaluations=None if ended is None else int(ended),
-        saving_seconds=series.value("checkpoint_seconds_total"),
-        saving_since=since,
-        saving_for_seconds=None if since is None else max(0.0, epoch - since),
+        **values,
+        **{
+            f"{name}_for_seconds": max(0.0, epoch - since)
+            for name in ("saving", "evaluating", "between_cells")
+            if (since := values[f"{name}_since"]) is not None
+        },
     )
 
 
@@ -138,10 +116,10 @@ def _world_size(series: RankSeries) -> int | None:
 
 
 def _collective(series: RankSeries) -> dict[str, Any]:
-    found = series.values("collective_timeout_seconds", BACKENDS)
-    if not found:
+    amounts = series.values("collective_timeout_seconds", BACKENDS)
+    if not amounts:
         return {}
-    backend, seconds = min(found.items(), key=lambda one: one[1])
+    backend, seconds = min(amounts.items(), key=lambda item: item[1])
     return {"collective_timeout_seconds": seconds, "collective_backend": backend}
 
 
@@ -155,11 +133,14 @@ def _called(run: str) -> tuple[str, str | None]:
 
 
 def _compile(series: RankSeries, judgement: Judgement, epoch: float) -> Compile:
-    ended = series.value("compile_end_timestamp_seconds")
+    values = read(Compile, series)
     began = series.value("compile_start_timestamp_seconds")
-    phase_seconds = series.values("compile_seconds_total", PHASES)
+    by_name = ("compilations_by_kind", "recompiles_by_category", "fallbacks_by_cause")
+    totals = with_totals(*(values.pop(name) for name in by_name))
     return Compile(
-        begun=ended is not None or judgement.compiling,
+        **values,
+        **totals,
+        begun=values["last_end_at"] is not None or judgement.compiling,
         open=None
         if began is None
         else OpenActivity(
@@ -168,30 +149,16 @@ def _compile(series: RankSeries, judgement: Judgement, epoch: float) -> Compile:
             phase=judgement.phase,
             counted=_counted(series),
         ),
-        last_end_at=ended,
-        seconds=math.fsum(phase_seconds.values()),
-        phase_seconds=phase_seconds,
-        compilations=series.counts("compilations_total", KINDS),
-        recompiles=series.counts("recompiles_total", REASONS),
-        graphs=series.count("graphs_total"),
-        graph_breaks=series.count("graph_breaks_total"),
-        failures=series.count("compile_failures_total"),
-        recompiles_after_warm=series.count("recompiles_after_warm_total"),
-        fallbacks=series.count("compile_fallbacks_total"),
-        wrappers=series.count("compile_wrappers_total"),
-        disabled=next((by for by in series.chosen("compile_disabled") if by in DISABLED), None),
-        cudagraph_skips=series.count("cudagraph_skips_total"),
-        cache_hits=series.complete("compile_cache_hits_total", CACHES),
-        cache_misses=series.complete("compile_cache_misses_total", CACHES),
+        seconds=math.fsum(values["phase_seconds"].values()),
     )
 
 
 def _counted(series: RankSeries) -> Counted | None:
     done = series.counts("compile_progress_done", PROGRESS) or {}
     planned = series.counts("compile_progress_planned", PROGRESS) or {}
-    both = ((of, done.get(of), planned.get(of)) for of in PROGRESS)
-    known = [(of, so_far, all_) for of, so_far, all_ in both if so_far is not None and all_]
-    return Counted(of=known[0][0], done=known[0][1], total=known[0][2]) if known else None
+    both = ((work, done.get(work), planned.get(work)) for work in PROGRESS)
+    rows = [(work, so_far, all_) for work, so_far, all_ in both if so_far is not None and all_]
+    return Counted(of=rows[0][0], done=rows[0][1], total=rows[0][2]) if rows else None
 
 
 def _memory(series: RankSeries) -> Memory | None:
@@ -201,11 +168,8 @@ def _memory(series: RankSeries) -> Memory | None:
 
 def _warmups(series: RankSeries, judgement: Judgement) -> Warmups:
     needed = whole(series.info.get("warm_steps", "")) or _WARM_STEPS
-    steps, ended = series.count("steps_total"), series.value("warmup_end_timestamp_seconds")
-    seconds, taken = series.value("warmup_seconds"), series.count("warmup_steps")
-    latest = None
-    if ended is not None and seconds is not None and taken is not None:
-        latest = WarmupSpan(ended_at=ended, seconds=seconds, steps=taken)
+    steps, span = series.count("steps_total"), read(Warmup, series)
+    latest = None if None in span.values() else WarmupSpan(**span)
     return Warmups(
         clean_steps_needed=needed,
         latest=latest,
@@ -237,6 +201,8 @@ def _life(series: RankSeries, judgement: Judgement) -> Life:
         alive=judgement.state not in ENDED,
         end=None if how == State.LOST.value else how,
         exit_code=whole(code),
+        signal=series.end.get("signal") or None,
+        exception=series.end.get("exception") or None,
     )
 
 

@@ -19,34 +19,28 @@ from msgspec import Struct
 
 from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.errors import FleetError
-from warmwatch_monitor.model import Sample
+from warmwatch_monitor.figures.compile import Compile, Counted, OpenActivity
+from warmwatch_monitor.figures.rank import LimitedBy, Slower
+from warmwatch_monitor.figures.training import Pauses, Warmup
+from warmwatch_monitor.fleet.samples import CLOCK_BEHIND, GPU_NAMES, names
+from warmwatch_monitor.model import Memory, Progress, Sample, Steps, Stretch, Who
 
 # The series that an answer needs, without the prefix. Others, such as buckets, are not fetched.
+_ONE_HOT = ("state", "compile_phase", "condition", "compile_disabled", "limited_by")
+_FIGURES = (
+    *(Compile, OpenActivity, Counted, Stretch, Progress, Steps, Warmup, Who, Memory, Pauses),
+    *(Slower, LimitedBy),
+)
 _RANK_NAMES = (
-    *("state_start_timestamp_seconds", "clean_steps", "attach_timestamp_seconds", "world_size"),
-    *("compile_start_timestamp_seconds", "compile_end_timestamp_seconds"),
-    "compiling_start_timestamp_seconds",
-    *("compile_seconds_total", "compilations_total", "graphs_total", "graph_breaks_total"),
-    *("compile_failures_total", "compile_fallbacks_total", "recompiles_total"),
-    *("recompiles_after_warm_total", "compile_cache_hits_total", "compile_cache_misses_total"),
-    *("compile_workers", "warmup_seconds", "warmup_steps", "warmup_end_timestamp_seconds"),
-    *("steps_total", "last_step_timestamp_seconds", "steady_step_seconds", "stall_limit_seconds"),
+    *(name for struct in _FIGURES for name in names(struct) if name not in _ONE_HOT),
+    *("clean_steps", "compile_workers", "steady_step_seconds"),
     *("step_seconds_count", "step_seconds_sum"),
     *("run_info", "rank_gpu_info", "end_info", "oom_killed"),
-    *("tokens_total", "samples_total"),
-    *("compile_wrappers_total", "cudagraph_skips_total", "torch_memory_bytes"),
-    *("compile_progress_done", "compile_progress_planned"),
-    *("batches_total", "data_wait_seconds_total", "last_batch_timestamp_seconds"),
-    *("recent_step_seconds", "last_step_age_seconds", "slower_ratio", "slower_before_seconds"),
-    *("compile_limit_seconds", "collective_timeout_seconds"),
-    *("checkpoint_seconds_total", "checkpoint_start_timestamp_seconds"),
-    *("evaluation_seconds_total", "evaluation_start_timestamp_seconds", "evaluations_total"),
-    *("between_cells_start_timestamp_seconds", "limited_share_ratio"),
 )
-_ONE_HOT = ("state", "compile_phase", "condition", "compile_disabled", "limited_by")
-_GPU_NAMES = (
-    *("utilization_ratio", "power_watts", "power_limit_watts"),
-    *("sm_active_ratio", "tensor_active_ratio"),
+# How far the clock of a host is behind the server's.
+_CLOCKS = (
+    "label_replace(max by (instance) (timestamp(warmwatch_time_seconds) - warmwatch_time_seconds), "
+    f'"__name__", "warmwatch_{CLOCK_BEHIND}", "", "")'
 )
 _OF_ANYBODY = "(@[^@]+)?"  # the suffix of a run's own name, see ``Owner.shown``
 _TIMEOUT_SECONDS = 30.0
@@ -71,7 +65,7 @@ class PrometheusSource:
             FleetError: it cannot be reached, or does not answer like Prometheus. UsageError:
             the credentials cannot be read.
         """
-        return tuple(sample for query in _queries(run) for sample in self._ask(query))
+        return tuple(sample for query in queries(run) for sample in self._ask(query))
 
     def _ask(self, query: str) -> Iterator[Sample]:
         form = urllib.parse.urlencode({"query": query}).encode()
@@ -103,12 +97,13 @@ _CREDENTIALS = "give --token-file or --user-file with its credentials"
 _OTHER = "give the address of a Prometheus server, such as http://prometheus:9090"
 
 
-def _queries(run: str | None) -> Iterator[str]:
+def queries(run: str | None) -> Iterator[str]:
     which = "" if run is None else f",run=~{json.dumps(re.escape(run) + _OF_ANYBODY)}"
     yield f"{{__name__=~{_names('', _ONE_HOT)}{which}}} == 1"
     yield f"{{__name__=~{_names('', _RANK_NAMES)}{which}}}"
     rank_gpus = f"warmwatch_rank_gpu_info{{{which.removeprefix(',')}}}"
-    yield f"{{__name__=~{_names('gpu_', _GPU_NAMES)}}} and on (uuid) {rank_gpus}"
+    yield f"{{__name__=~{_names('gpu_', GPU_NAMES)}}} and on (uuid) {rank_gpus}"
+    yield _CLOCKS
 
 
 def _names(prefix: str, names: tuple[str, ...]) -> str:
@@ -141,10 +136,10 @@ def samples(body: bytes, url: str) -> Iterator[Sample]:
                 f"{url} answers with more than {_MOST_SERIES:,} series; name one run, or ask a "
                 "Prometheus server of fewer hosts"
             )
-        found = [_sample(one) for one in _result(body)]
+        samples = [_sample(series) for series in _result(body)]
     except (ValueError, LookupError, RecursionError, msgspec.MsgspecError):
         raise FleetError(f"{url} does not answer as Prometheus; {_OTHER}") from None
-    return (sample for sample in found if abs(sample.value) < _LARGEST)  # which NaN is not
+    return (sample for sample in samples if abs(sample.value) < _LARGEST)  # which NaN is not
 
 
 def _result(body: bytes) -> list[_Series]:
@@ -154,6 +149,6 @@ def _result(body: bytes) -> list[_Series]:
     return answer.data.result
 
 
-def _sample(one: _Series) -> Sample:
-    name = one.metric.pop("__name__").removeprefix("warmwatch_")
-    return Sample(name=name, labels=one.metric, value=float(one.value[1]))
+def _sample(series: _Series) -> Sample:
+    name = series.metric.pop("__name__").removeprefix("warmwatch_")
+    return Sample(name=name, labels=series.metric, value=float(series.value[1]))

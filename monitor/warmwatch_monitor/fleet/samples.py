@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, get_args
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from warmwatch_monitor.figures.declared import Figure, figures
 from warmwatch_monitor.model import Sample
 
 _MOST_DIGITS = 9  # of a rank, an index, an exit code
 _OWN_LABELS = (
     *("state", "phase", "condition", "kind", "category", "cache", "by", "of", "backend"),
-    "limit",
+    *("limit", "cause"),
 )
+
+
+# figures of a GPU that an answer has, and the names of their series after `gpu_`
+GPU_NAMES = (
+    *("utilization_ratio", "power_watts", "power_limit_watts"),
+    *("sm_active_ratio", "tensor_active_ratio"),
+)
+CLOCK_BEHIND = "clock_behind"  # the sample of a daemon's clock
+_LAG_SECONDS = 2.0  # what a daemon shows is as old as its last poll
+
+
+def on_one_clock(samples: Iterable[Sample]) -> Iterator[Sample]:
+    """The samples with all timestamps on the server's clock, without those of the clocks."""
+    result = list(samples)
+    behind = {
+        item.labels.get("instance"): item.value
+        for item in result
+        if item.name == CLOCK_BEHIND and abs(item.value) > _LAG_SECONDS
+    }
+    for sample in result:
+        if sample.name.endswith("_timestamp_seconds") and sample.labels.get("instance") in behind:
+            yield replace(sample, value=sample.value + behind[sample.labels.get("instance")])
+        elif sample.name != CLOCK_BEHIND:
+            yield sample
 
 
 class RankSeries(Struct):
@@ -33,8 +60,8 @@ class RankSeries(Struct):
         return None if value is None else round(value)
 
     def values(self, name: str, labels: Iterable[str]) -> dict[str, float]:
-        found = ((label, self.labelled.get((name, label))) for label in labels)
-        return {label: value for label, value in found if value is not None}
+        generator = ((label, self.labelled.get((name, label))) for label in labels)
+        return {label: value for label, value in generator if value is not None}
 
     def counts(self, name: str, labels: Iterable[str]) -> dict[str, int] | None:
         """``None`` if there is no such series."""
@@ -42,14 +69,59 @@ class RankSeries(Struct):
 
     def complete(self, name: str, labels: Sequence[str]) -> dict[str, int] | None:
         """``None`` if one of them is missing, which is 0 of an ended rank (see ``metrics``)."""
-        found = self.counts(name, labels)
-        if found and self.end:
-            return dict.fromkeys(labels, 0) | found
-        return found if found and len(found) == len(labels) else None
+        counts = self.counts(name, labels)
+        if counts and self.end:
+            return dict.fromkeys(labels, 0) | counts
+        return counts if counts and len(counts) == len(labels) else None
 
     def chosen(self, name: str) -> tuple[str, ...]:
         """The labels of the series with value 1, where each series is 0 or 1."""
-        return tuple(label for (known, label), on in self.labelled.items() if known == name and on)
+        return tuple(label for (text, label), on in self.labelled.items() if text == name and on)
+
+
+def read(struct: type[Struct], series: RankSeries) -> dict[str, Any]:
+    """The figures of ``struct`` that have a series, by field."""
+    return {
+        name: _value(figure, series)
+        for name, figure in figures(struct).items()
+        if (figure.metric or figure.label) and not _is_of_one(figure)
+    }
+
+
+def _is_of_one(figure: Figure) -> bool:
+    """Whether its label only says of what the one value is."""
+    return bool(figure.label) and figure.type in (int, float)
+
+
+def _value(figure: Figure, series: RankSeries) -> Any:
+    """The value of a figure; ``None`` without a series, of seconds by name an empty mapping."""
+    name, labels = figure.metric, figure.values
+    if not name:  # a struct for each name
+        of_each = get_args(figure.type)[1]
+        parts = {
+            key: series.complete(item.metric, labels) for key, item in figures(of_each).items()
+        }
+        groups = {key: part for key, part in parts.items() if part is not None}
+        if len(groups) < len(parts):
+            return None
+        return {
+            text: of_each(**{key: part[text] for key, part in groups.items()}) for text in labels
+        }
+    if figure.one_of:
+        return next((label for label in series.chosen(name) if label in labels), None)
+    if not labels:
+        return series.count(name) if figure.type is int else series.value(name)
+    whole_numbers = get_args(figure.type)[1] is int
+    return series.counts(name, labels) if whole_numbers else series.values(name, labels)
+
+
+def names(struct: type[Struct]) -> Iterator[str]:
+    """The names of the series that ``read`` reads."""
+    for figure in figures(struct).values():
+        if figure.metric:
+            yield figure.metric
+        elif figure.label:
+            yield from names(get_args(figure.type)[1])
 
 
 def add_to_rank(ranks: dict[tuple[str, int], dict[str, RankSeries]], sample: Sample) -> None:

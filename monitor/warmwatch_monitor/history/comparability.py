@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
+from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model import Done, EarlierWarmup
+from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import (
     Compiled,
     Provenance,
     RankSummary,
     RunSummary,
-    Wrapping,
 )
-from warmwatch_monitor.published import copied
 
 
 class Known(Struct, frozen=True, kw_only=True):
@@ -35,23 +35,23 @@ class Known(Struct, frozen=True, kw_only=True):
 
 
 def known_of(summary: RunSummary) -> Known:
-    compiled = (one for rank in summary.ranks for one in rank.compiled)
+    compiled = (compilation for rank in summary.ranks for compilation in rank.compiled)
     return Known(
         run=called(summary),
         owner=summary.owner,
         host=summary.host,
         what=summary.what,
-        graphs=first_graphs((one.name, one.ops) for one in compiled),
+        graphs=first_graphs((compilation.name, compilation.ops) for compilation in compiled),
     )
 
 
 def first_graphs(compiled: Iterable[tuple[str | None, int | None]]) -> dict[str, int | None]:
     """``Known.graphs`` from the names and operators of compilations, in order."""
-    found: dict[str, int | None] = {}
+    counts: dict[str, int | None] = {}
     for name, ops in compiled:
-        if name and found.get(name) is None:
-            found[name] = ops
-    return found
+        if name and counts.get(name) is None:
+            counts[name] = ops
+    return counts
 
 
 def called(summary: RunSummary) -> str:
@@ -100,19 +100,18 @@ def _same_caches(mine: Mapping[str, str], other: Mapping[str, str]) -> bool:
 
 def first_warmup(summary: RunSummary, rank: int) -> EarlierWarmup | None:
     """The first warm-up of ``rank``, else of the first rank; ``None`` if it did not end."""
-    ranks = {one.rank: one for one in summary.ranks}
-    one = ranks.get(rank) or ranks.get(min(ranks, default=0))
-    first = None if one is None else one.answer.get("warmup", {}).get("first")
-    if one is None or not first or not first.get("seconds"):
+    ranks = {value.rank: value for value in summary.ranks}
+    item = ranks.get(rank) or ranks.get(min(ranks, default=0))
+    first = None if item is None else item.answer.get("warmup", {}).get("first")
+    if item is None or not first or not first.get("seconds"):
         return None
     until = first["ended_at"] + _LATE
-    compiled = [copied(each, Done) for each in one.compiled if each.ended <= until]
-    later = [each for each in one.compiled if each.ended > until]
+    compiled = [copied(each, Done) for each in item.compiled if each.ended <= until]
+    later = [each for each in item.compiled if each.ended > until]
     return EarlierWarmup(
         seconds=first["seconds"],
-        phase_seconds=_phases(one, later, first["seconds"]),
-        compiled=None if one.left_out else tuple(compiled),
-        later=tuple(copied(each, Done) for each in later),
+        phase_seconds=_phases(item, later, first["seconds"]),
+        compiled=None if item.left_out else tuple(compiled),
     )
 
 
@@ -120,9 +119,9 @@ _OTHER_MODEL = 1.5  # times as many operators in the first graph of a function
 _LATE = 0.1  # seconds: the line of a compilation may come after the end of its activity
 
 
-def _phases(one: RankSummary, later: Iterable[Compiled], seconds: float) -> Mapping[str, float]:
+def _phases(rank: RankSummary, later: Iterable[Compiled], seconds: float) -> Mapping[str, float]:
     """Seconds by phase of the first warm-up: all seconds, minus those of ``later``."""
-    spent = dict(one.answer.get("compile", {}).get("phase_seconds") or {})
+    spent = dict(rank.answer.get("compile", {}).get("phase_seconds") or {})
     for each in later:
         for name, took in each.phase_seconds.items():
             spent[name] = max(0.0, spent.get(name, 0.0) - took)
@@ -133,8 +132,8 @@ def _phases(one: RankSummary, later: Iterable[Compiled], seconds: float) -> Mapp
 
 def _same_calls(mine: Iterable[Wrapping], other: Iterable[Wrapping]) -> bool:
     """Whether both called ``torch.compile`` in the same ways; one may not have made all calls."""
-    one, two = _ways(mine), _ways(other)
-    return bool(one) == bool(two) and (one <= two or two <= one)
+    ways, two = _ways(mine), _ways(other)
+    return bool(ways) == bool(two) and (ways <= two or two <= ways)
 
 
 def _ways(wrappings: Iterable[Wrapping]) -> set[tuple[object, ...]]:
@@ -142,11 +141,11 @@ def _ways(wrappings: Iterable[Wrapping]) -> set[tuple[object, ...]]:
     return {(w.mode, w.backend, w.dynamic, w.fullgraph, w.options) for w in wrappings}
 
 
-def _near(one: int | None, other: int | None) -> bool:
+def _near(number: int | None, other: int | None) -> bool:
     """Whether two graphs may be of one model, changed a little; one of them may not be known."""
-    return not one or not other or max(one, other) <= _OTHER_MODEL * min(one, other)
+    return not number or not other or max(number, other) <= _OTHER_MODEL * min(number, other)
 
 
-def _differ(one: object, other: object) -> bool:
+def _differ(value: object, other: object) -> bool:
     """Whether both are known and differ."""
-    return one is not None and other is not None and one != other
+    return value is not None and other is not None and value != other

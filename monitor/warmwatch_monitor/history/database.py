@@ -1,4 +1,4 @@
-"""The database file: location, tables, migrations and errors."""
+"""The database file: location, tables and errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import contextlib
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -97,6 +98,8 @@ CREATE TABLE ranks (
   compile_seconds REAL,
   left_out INTEGER NOT NULL,
   answer TEXT NOT NULL,
+  first_step_bytes INTEGER,
+  death TEXT,
   PRIMARY KEY (id, rank)
 )
 """
@@ -121,6 +124,9 @@ CREATE TABLE compilations (
   ops INTEGER,
   kernels INTEGER,
   phase_seconds TEXT NOT NULL,
+  caller TEXT,
+  evaluating INTEGER,
+  slowest_kernels TEXT NOT NULL,
   PRIMARY KEY (id, rank, number)
 )
 """
@@ -155,26 +161,20 @@ SELECT s.id, s.gpu, s.began + a.value AS at, s.seconds,
 FROM samples AS s, json_each(s.after) AS a WHERE s.gpu IS NOT NULL
 """
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        _RUNS,
-        "CREATE INDEX runs_by_began ON runs (began)",
-        "CREATE INDEX runs_by_name ON runs (name, began)",
-        "CREATE INDEX runs_by_seen ON runs (seen)",
-        "CREATE INDEX runs_by_start ON runs (start)",
-        _RANKS,
-        _COMPILATIONS,
-        _SAMPLES,
-        "CREATE INDEX samples_by_run ON samples (id)",
-        _RANK_SAMPLES,
-        _GPU_SAMPLES,
-    ),
-    ("ALTER TABLE ranks ADD COLUMN first_step_bytes INTEGER",),
-    ("ALTER TABLE compilations ADD COLUMN caller TEXT",),
-    ("ALTER TABLE compilations ADD COLUMN evaluating INTEGER",),
-    ("ALTER TABLE compilations ADD COLUMN slowest_kernels TEXT",),
-    ("ALTER TABLE ranks ADD COLUMN death TEXT",),
+_SCHEMA = (
+    _RUNS,
+    "CREATE INDEX runs_by_began ON runs (began)",
+    "CREATE INDEX runs_by_name ON runs (name, began)",
+    "CREATE INDEX runs_by_seen ON runs (seen)",
+    "CREATE INDEX runs_by_start ON runs (start)",
+    _RANKS,
+    _COMPILATIONS,
+    _SAMPLES,
+    "CREATE INDEX samples_by_run ON samples (id)",
+    _RANK_SAMPLES,
+    _GPU_SAMPLES,
 )
+VERSION = 1  # of the schema; 0 is a file without tables
 
 
 FILE = "history.db"
@@ -190,18 +190,12 @@ class Database:
         StoreError: the history is off.
     """
 
-    def __init__(
-        self,
-        settings: HistorySettings,
-        *,
-        patience: float = 5.0,
-        migrations: Sequence[Sequence[str]] = MIGRATIONS,
-    ) -> None:
+    def __init__(self, settings: HistorySettings, *, patience: float = 5.0) -> None:
         if settings.directory is None:
             raise StoreError(OFF)
         self._directory, self._chosen = Path(settings.directory), settings.chosen
         self.path = self._directory / FILE
-        self._patience, self._migrations = patience, migrations
+        self._patience = patience
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -212,35 +206,42 @@ class Database:
                 self._prepare(connection)
                 yield connection
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether root reads another user's file, such as the service's. It never writes to it."""
+        with contextlib.suppress(OSError):
+            return os.geteuid() == 0 != self.path.stat().st_uid
+        return False
+
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection; to an empty database in memory if there is none. Raises StoreError."""
         with self._explained():
-            if not self._is_there():
-                with closing(self._connect("memory")) as empty:
-                    self._migrate(empty)
-                    yield empty
-                return
-            mode = self._mode_to_read()
+            mode = "memory"
+            if self._is_there(of_any_user=os.geteuid() == 0):
+                mode = self._mode_to_read()
             with closing(self._connect(mode)) as connection:
-                if mode == "rw":
+                if mode == "memory":
+                    self._create(connection)
+                elif mode == "rw":
                     self._prepare(connection)
                 yield connection
 
     def _mode_to_read(self) -> str:
-        """Read-only if the version is current; an older file needs a migration first."""
+        """Read-only, unless the file needs a rollback; memory while it has no tables yet."""
         mode = "ro"
         try:
             version = self._version_by(mode)
         except sqlite3.OperationalError as error:
-            if "readonly" in str(error):  # a writer was killed: SQLite rolls back its transaction
+            # a writer was killed: SQLite rolls back its transaction
+            if "readonly" in str(error) and not self.is_read_only:
                 return "rw"
             if "unable to open" not in str(error):
                 raise
             # SQLite cannot create its index in a read-only directory, where nothing writes either
             mode = "ro&immutable=1"
             version = self._version_by(mode)
-        return mode if version == len(self._migrations) else "rw"
+        return mode if version else "memory"
 
     def _version_by(self, mode: str) -> int:
         with closing(self._connect(mode)) as connection:
@@ -258,28 +259,41 @@ class Database:
         if version == 0:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         mode = "WAL" if shares_memory(self._directory) else "DELETE"
-        connection.execute(f"PRAGMA journal_mode = {mode}").fetchall()
+        self._log(connection, mode)
         if mode == "WAL":  # consistent with WAL, but a power failure may lose the last writes
             connection.execute("PRAGMA synchronous = NORMAL")
-        if version < len(self._migrations):
-            self._migrate(connection)
+        if version == 0:
+            self._create(connection)
+
+    def _log(self, connection: sqlite3.Connection, mode: str) -> None:
+        """Set the journal mode. SQLite refuses at once, without its usual wait, if another
+        process of this user does the same at this moment."""
+        until = time.monotonic() + self._patience
+        while True:
+            try:
+                connection.execute(f"PRAGMA journal_mode = {mode}").fetchall()
+                return
+            except sqlite3.OperationalError as error:
+                if "is locked" not in str(error) or time.monotonic() >= until:
+                    raise
+            time.sleep(0.01)
 
     def _version(self, connection: sqlite3.Connection) -> int:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-        if version > len(self._migrations):
+        if version not in (0, VERSION):
             raise StoreError(
-                f"{self.path} was written by a newer warmwatch (version {version}, supported: "
-                f"{len(self._migrations)}); update warmwatch, or {_ELSEWHERE}"
+                f"{self.path} was written by another warmwatch (version {version}, supported: "
+                f"{VERSION}); install that one, or {_ELSEWHERE}"
             )
         return version
 
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Migrate in one transaction; waits for another process that does the same."""
+    def _create(self, connection: sqlite3.Connection) -> None:
+        """Create the tables in one transaction; waits for another process that does the same."""
         with transaction(connection):
-            for statements in self._migrations[self._version(connection) :]:
-                for statement in statements:
+            if self._version(connection) == 0:
+                for statement in _SCHEMA:
                     connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {len(self._migrations)}")
+                connection.execute(f"PRAGMA user_version = {VERSION}")
 
     def _make(self) -> None:
         """Create the directory and the file, readable by their owner only."""
@@ -291,7 +305,7 @@ class Database:
                 os.close(os.open(self.path, flags, 0o600))  # SQLite's other files take its mode
             self._is_there()
 
-    def _is_there(self) -> bool:
+    def _is_there(self, *, of_any_user: bool = False) -> bool:
         try:
             link = self.path.lstat()
             if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, os.geteuid()):
@@ -307,7 +321,7 @@ class Database:
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would block until it has a writer
             what = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             raise StoreError(f"{self.path} is {what}; remove it, or {_ELSEWHERE}")
-        if status.st_uid != os.geteuid():
+        if status.st_uid != os.geteuid() and not of_any_user:
             raise StoreError(f"{self.path} is another user's; {_ELSEWHERE}")
         for suffix in _SIDE_FILES:  # SQLite opens these itself, and would block on a pipe
             file = self.path.with_name(FILE + suffix)
@@ -318,7 +332,7 @@ class Database:
 
     def _refuse_another_users(self) -> None:
         """Refuse a directory of another user: sudo keeps HOME, and root's file would block them."""
-        above = next(one for one in self.path.parents if one.exists())
+        above = next(parent for parent in self.path.parents if parent.exists())
         if not self._chosen and above.stat().st_uid != os.geteuid():
             raise StoreError(f"{self.path} would be in another user's {above}; {_ELSEWHERE}")
 
@@ -337,14 +351,14 @@ class Database:
             ) from None
 
     def _sentence(self, error: sqlite3.Error) -> str:
-        words = str(error)
-        if "is locked" in words:
+        text = str(error)
+        if "is locked" in text:
             return f"{self.path} is being written by another program; will retry"
-        if "is full" in words:
+        if "is full" in text:
             return f"{self.path}: the disk is full; make room, or {_ELSEWHERE}"
         if isinstance(error, sqlite3.OperationalError):
-            return f"{self.path} cannot be written or read ({words}); {_ELSEWHERE}"
-        return f"{self.path} is damaged ({words}); move it away, and a new one is created"
+            return f"{self.path} cannot be written or read ({text}); {_ELSEWHERE}"
+        return f"{self.path} is damaged ({text}); move it away, and a new one is created"
 
 
 @contextmanager

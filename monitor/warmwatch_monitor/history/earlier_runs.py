@@ -28,7 +28,7 @@ from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import start_of_record, what_of
 from warmwatch_monitor.model import Death, GpuReading, RankHistory, RecordReading
-from warmwatch_monitor.model.budgets import HISTORY_SHARE, Turns
+from warmwatch_monitor.model.budgets import HISTORY_SHARE
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.pipeline.runs import owned
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
@@ -58,7 +58,7 @@ class EarlierRuns:
     """Earlier runs by record. ``is_due``: whether to query the history for a record.
 
     Each query parses the record's journal. After ``within`` seconds of CPU time the other records
-    wait, users in turn: the journals of one user's thousand runs take minutes.
+    wait: the journals of a thousand runs take minutes.
     """
 
     def __init__(
@@ -68,7 +68,6 @@ class EarlierRuns:
         within: float = float("inf"),
     ) -> None:
         self._store, self._is_due, self._within = store, is_due, within
-        self._turns = Turns[RecordReading]()
         self._rests_until = float("-inf")
         self._cache: dict[str, _Cached] = {}
         self._deaths: Mapping[tuple[str, int, float], Death] | None = None
@@ -78,53 +77,53 @@ class EarlierRuns:
         self, records: Iterable[RecordReading], gpus: Iterable[GpuReading]
     ) -> Mapping[str, RankHistory]:
         """The results by record folder, of records that are or were due. Raises SourceError."""
-        killed = self._with_deaths(one for one in records if one.is_unexplained)
-        records = [one for one in records if one.alive]
+        # also of those that reported an end: a launcher may have killed them, after another died
+        gone = (record for record in records if not record.alive and record.death is None)
+        killed = self._with_deaths(gone)
+        records = [record for record in records if record.alive]
         used = owned(records, gpus)
-        there = {one.folder for one in records}
-        self._cache = {folder: one for folder, one in self._cache.items() if folder in there}
+        there = {record.folder for record in records}
+        self._cache = {folder: cached for folder, cached in self._cache.items() if folder in there}
         if time.monotonic() >= self._rests_until:
-            self._query_in_turns([one for one in records if self._is_due(one)], used)
-        return killed | {folder: one.known for folder, one in self._cache.items()}
+            self._query([record for record in records if self._is_due(record)], used)
+        return killed | {folder: cached.known for folder, cached in self._cache.items()}
 
     def _with_deaths(self, records: Iterable[RecordReading]) -> dict[str, RankHistory]:
         """What killed the processes of ``records`` before this daemon started.
 
         Queried once: what happens later, this daemon sees.
         """
-        known, self._killed = self._killed, {}
-        for one in records:
+        histories, self._killed = self._killed, {}
+        for record in records:
             if self._deaths is None:
                 self._deaths = _explained(self._store.deaths)
-            if one.folder not in known:
-                key = start_of_record(one), one.slot.identity.rank, _attached(one)
-                known[one.folder] = RankHistory(death=self._deaths.get(key))
-            self._killed[one.folder] = known[one.folder]
+            if record.folder not in histories:
+                key = start_of_record(record), record.slot.identity.rank, _attached(record)
+                histories[record.folder] = RankHistory(death=self._deaths.get(key))
+            self._killed[record.folder] = histories[record.folder]
         return dict(self._killed)
 
-    def _query_in_turns(
-        self, due: list[RecordReading], used: Mapping[str, tuple[GpuReading, ...]]
-    ) -> None:
-        keys = {one.folder: _key(one, used[one.folder]) for one in due}
+    def _query(self, due: list[RecordReading], used: Mapping[str, tuple[GpuReading, ...]]) -> None:
+        keys = {item.folder: _key(item, used[item.folder]) for item in due}
         queries, began = _Queries(self._store), time.thread_time()
-        new = [one for one in due if self._is_new(one, keys[one.folder])]
-        for one in self._turns.of(new, lambda one: one.owner.uid if one.owner else None):
-            names = tuple(gpu.name for gpu in used[one.folder])
-            known = _explained(partial(_earlier, queries, one, names))
-            self._cache[one.folder] = _Cached(keys[one.folder], known)
+        new = [item for item in due if self._is_new(item, keys[item.folder])]
+        for reading in new:
+            names = tuple(gpu.name for gpu in used[reading.folder])
+            history = _explained(partial(_earlier, queries, reading, names))
+            self._cache[reading.folder] = _Cached(keys[reading.folder], history)
             if (spent := time.thread_time() - began) > self._within:
                 self._rests_until = time.monotonic() + spent / HISTORY_SHARE
                 return
 
-    def _is_new(self, one: RecordReading, key: object) -> bool:
-        before = self._cache.get(one.folder)
+    def _is_new(self, reading: RecordReading, key: object) -> bool:
+        before = self._cache.get(reading.folder)
         return before is None or before.key != key
 
 
-def _key(one: RecordReading, gpus: tuple[GpuReading, ...]) -> object:
+def _key(reading: RecordReading, gpus: tuple[GpuReading, ...]) -> object:
     """What the earlier runs of a record depend on."""
-    counts, names = one.slot.compile, tuple(gpu.name for gpu in gpus)
-    return min(counts.wrappers, _MOST_CALLS), names, one.slot.identity, counts.warmups > 0
+    counts, names = reading.slot.compile, tuple(gpu.name for gpu in gpus)
+    return min(counts.wrappers, _MOST_CALLS), names, reading.slot.identity, counts.warmups > 0
 
 
 def _explained(query: Callable[[], T]) -> T:
@@ -135,15 +134,17 @@ def _explained(query: Callable[[], T]) -> T:
         raise SourceError(str(error)) from None
 
 
-def _attached(one: RecordReading) -> float:
-    return one.slot.header.attached_epoch_ns / 1e9
+def _attached(reading: RecordReading) -> float:
+    return reading.slot.header.attached_epoch_ns / 1e9
 
 
-def _earlier(queries: _Queries, one: RecordReading, gpus: tuple[str | None, ...]) -> RankHistory:
-    now, rank = _as_known(one, gpus), one.slot.identity.rank
-    found = _comparable(queries, now, _attached(one), start_of_record(one))
-    same = (first_warmup(each, rank) for each in found if compiles_the_same(now, each))
-    warmups = (first_warmup(each, rank) for each in found)
+def _earlier(
+    queries: _Queries, reading: RecordReading, gpus: tuple[str | None, ...]
+) -> RankHistory:
+    now, rank = _as_known(reading, gpus), reading.slot.identity.rank
+    runs = _comparable(queries, now, _attached(reading), start_of_record(reading))
+    same = (first_warmup(each, rank) for each in runs if compiles_the_same(now, each))
+    warmups = (first_warmup(each, rank) for each in runs)
     return RankHistory(
         same=tuple(each for each in same if each is not None),
         warmup_seconds=tuple(each.seconds for each in warmups if each is not None),
@@ -160,30 +161,27 @@ def _comparable(queries: _Queries, now: Known, began: float, start: str | None) 
     either = [RunQuery(called=now.run, warm=True, limit=_LISTED)]
     if now.what.script:
         either.append(RunQuery(script=now.what.script, warm=True, limit=_LISTED))
-    found = {one.id: one for each in either for one in queries.readable(each)}
-    ordered = sorted(found.values(), key=lambda one: -one.began)
-    likely = (one.id for one in ordered if _may_be(one, now) and one.began < began)
+    listeds = {listed.id: listed for each in either for listed in queries.readable(each)}
+    ordered = sorted(listeds.values(), key=lambda entry: -entry.began)
+    likely = (listed.id for listed in ordered if _may_be(listed, now) and listed.began < began)
     loaded = queries.summaries(tuple(islice(likely, _LOADED)))
-    known = (one for one in loaded if one.start != start)
-    return [one for one in known if is_comparable(now, one)][:MOST]
+    generator = (run for run in loaded if run.start != start)
+    return [run for run in generator if is_comparable(now, run)][:MOST]
 
 
-def _may_be(one: Listed, now: Known) -> bool:
+def _may_be(listed: Listed, now: Known) -> bool:
     """Whether it can be comparable, from its list entry."""
     models = ", ".join(dict.fromkeys(now.what.gpus)) or None
-    return one.world_size == now.what.world_size and one.gpu == models
+    return listed.world_size == now.what.world_size and listed.gpu == models
 
 
-def _as_known(one: RecordReading, gpus: tuple[str | None, ...]) -> Known:
-    shown = one.reported_run or one.slot.identity.run
-    parsed = parse_journal(one.folder)
+def _as_known(reading: RecordReading, gpus: tuple[str | None, ...]) -> Known:
+    shown = reading.reported_run or reading.slot.identity.run
+    parsed = parse_journal(reading.folder)
     return Known(
-        run=one.owner.plain(shown) if one.owner else shown,
-        owner=one.owner.name if one.owner else None,
-        host=one.slot.identity.host or None,
-        what=what_of(one.slot.identity, (parsed,), tuple(name for name in gpus if name)),
-        graphs=first_graphs(
-            (one.name, one.cost.ops if one.cost else None)
-            for one in (each.compilation for each in parsed.compilations)
-        ),
+        run=reading.owner.plain(shown) if reading.owner else shown,
+        owner=reading.owner.name if reading.owner else None,
+        host=reading.slot.identity.host or None,
+        what=what_of(reading.slot.identity, (parsed,), tuple(name for name in gpus if name)),
+        graphs=first_graphs((made.name, made.ops) for made in parsed.compilations),
     )

@@ -34,14 +34,14 @@ def earlier_runs_source(
     patience = _TIMEOUT_SECONDS if late else _COMMAND_TIMEOUT_SECONDS
     made: list[EarlierRuns] = []
 
-    def is_due(one: RecordReading) -> bool:
-        counts = one.slot.compile
-        return one.alive and (counts.active_since_ns > 0 or (late and counts.warmups > 0))
+    def is_due(item: RecordReading) -> bool:
+        counts = item.slot.compile
+        return item.alive and (counts.active_since_ns > 0 or (late and counts.warmups > 0))
 
     def read(others: Readings) -> Mapping[str, RankHistory]:
-        found = others.of(RECORDS)
-        records = found.records if found else ()
-        if not made and not any(is_due(one) or one.is_unexplained for one in records):
+        reading = others.of(RECORDS)
+        records = reading.records if reading else ()
+        if not made and not any(is_due(record) or record.is_unexplained for record in records):
             return {}
         if not made:
             from warmwatch_monitor.history.earlier_runs import EarlierRuns

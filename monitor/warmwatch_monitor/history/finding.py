@@ -23,27 +23,27 @@ def find(store: Store, run: str) -> RunSummary:
         NotInHistoryError: no run matches; the message names similar ones.
         StoreError: the history cannot be read.
     """
-    found = store.load(_id(store, run))
-    if found is None:  # evicted meanwhile
+    summary = store.load(_id(store, run))
+    if summary is None:  # evicted meanwhile
         raise NotInHistoryError(f"run {run!r} is not in the history any more")
-    return found
+    return summary
 
 
 def _id(store: Store, run: str) -> str:
     exact = store.listed(RunQuery(id=run, limit=2))
-    for known in (
-        next((one for one in exact if one.id == run), None),
+    for listed in (
+        next((entry for entry in exact if entry.id == run), None),
         _named(store, run, 0),
         *([_before(store, run)] if "~" in run else []),
     ):
-        if known is not None:
-            return known.id
+        if listed is not None:
+            return listed.id
     long_enough = len(run) >= _SHORTEST_PREFIX
     matches = store.listed(RunQuery(id=run.lower(), limit=_SHOWN)) if long_enough else []
     if len(matches) == 1:
         return matches[0].id
     if matches:
-        ids = ", ".join(f"{one.id} ({one.run})" for one in matches)
+        ids = ", ".join(f"{match.id} ({match.run})" for match in matches)
         raise NotInHistoryError(f"{run!r} is the prefix of several ids: {ids}; give a longer one")
     raise NotInHistoryError(_nearest(store, run))
 
@@ -55,8 +55,8 @@ def _named(store: Store, name: str, skip: int) -> Listed | None:
         RunQuery(called=name, limit=1, skip=skip),
         RunQuery(name=name, limit=1, skip=skip),
     ):
-        if found := store.listed(query):
-            return found[0]
+        if listeds := store.listed(query):
+            return listeds[0]
     return None
 
 
@@ -65,16 +65,16 @@ def _before(store: Store, run: str) -> Listed | None:
     name, _, back = run.rpartition("~")
     if not name or not back.isdecimal() or len(back) > 9:
         return None
-    found = _named(store, name, int(back))
-    if found is None and _named(store, name, 0) is not None:
+    listed = _named(store, name, int(back))
+    if listed is None and _named(store, name, 0) is not None:
         raise NotInHistoryError(
             f"the history has fewer runs named {name!r}; warmwatch runs --name '{name}' lists them"
         )
-    return found
+    return listed
 
 
 def _nearest(store: Store, run: str) -> str:
-    names = list(dict.fromkeys(one.run for one in store.listed()))
+    names = list(dict.fromkeys(listed.run for listed in store.listed()))
     if not names:
         return f"the history in {store.path} has no runs; `warmwatch runs` explains how to write it"
     near = get_close_matches(run, names, n=_SHOWN)

@@ -19,7 +19,7 @@ from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import id_of, summarize_run
 from warmwatch_monitor.history.traces import Past, Traces
 from warmwatch_monitor.model import RunView, Snapshot
-from warmwatch_monitor.model.budgets import HISTORY_SECONDS, HISTORY_SHARE, Turns
+from warmwatch_monitor.model.budgets import HISTORY_SECONDS, HISTORY_SHARE
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.settings import HistorySettings
 from warmwatch_monitor.sources.listed import Source, polled
@@ -31,9 +31,11 @@ _TIMEOUT_SECONDS = 0.5  # a user waits for the command
 def write_ended(ended: Iterable[tuple[RunView, Snapshot]], settings: HistorySettings) -> None:
     """Write the ``ended`` runs whose end is not in the history. Raises StoreError."""
     store = Store(settings, patience=_TIMEOUT_SECONDS)
+    if store.is_read_only:  # its daemon writes the runs
+        return
     by_id = {id_of(run): (run, snapshot) for run, snapshot in ended}
-    known = store.ended(by_id)
-    new = [summarize_run(*seen) for id, seen in by_id.items() if id not in known]
+    names = store.ended(by_id)
+    new = [summarize_run(*seen) for id, seen in by_id.items() if id not in names]
     if new:
         store.save(new)
 
@@ -55,8 +57,8 @@ class _Written(Struct, frozen=True):
 class Keeper:
     """Writes the daemon's runs to ``store``. ``past``: samples of the last hour (``Traces``).
 
-    Runs are made and written one by one, users in turn, within a budget of CPU time: the journals
-    of one user's runs can take minutes, and more memory than the machine has.
+    Runs are made and written one by one, the one written longest ago first, within a budget of CPU
+    time: journals can take minutes, and more memory than the machine has.
     """
 
     def __init__(self, store: Store, past: Past, clock: Clock | None = None) -> None:
@@ -69,7 +71,6 @@ class Keeper:
         self._tried = False
         self._failed = float("-inf")
         self._rests_until = float("-inf")
-        self._turns = Turns[RunView]()
         self._lock = threading.Lock()
 
     @property
@@ -102,7 +103,7 @@ class Keeper:
         with self._lock:
             if (snapshot := self._latest) is not None:
                 now = self._now()
-                due = [one for one in _all_runs(snapshot) if one.living or self._is_due(one, now)]
+                due = [run for run in _all_runs(snapshot) if run.living or self._is_due(run, now)]
                 self._write(snapshot, due)
 
     def _is_due(self, run: RunView, now: float) -> bool:
@@ -125,9 +126,8 @@ class Keeper:
         began, done = time.thread_time(), list[RunView]()
 
         def summaries(snapshot: Snapshot) -> Iterator[RunSummary]:
-            turns = self._turns.of(sorted(due, key=self._written_at), lambda run: run.who.owner_uid)
-            while not done or time.thread_time() - began <= within:
-                if (run := next(turns, None)) is None:
+            for run in sorted(due, key=self._written_at):
+                if done and time.thread_time() - began > within:
                     return
                 done.append(run)
                 yield self._summary_of(run, snapshot)
@@ -167,7 +167,7 @@ class Keeper:
         """Drop the state of runs that are not visible any more."""
         runs = _all_runs(snapshot)
         there = {id_of(run) for run in runs}
-        self._written = {id: one for id, one in self._written.items() if id in there}
+        self._written = {id: written for id, written in self._written.items() if id in there}
         self._traces.forget_others(there)
         self._journals.forget_others({view.record.folder for run in runs for view in run.ranks})
 

@@ -58,7 +58,7 @@ class Listed(Struct, frozen=True):
     compilations: int | None
     """Compilations, forward and backward."""
     recompiles: int | None
-    """Recompiles."""
+    """Recompiles, with the one in progress."""
     script: str | None
     """Base name of its script."""
     commit: str | None
@@ -108,12 +108,12 @@ def entry(summary: RunSummary) -> Listed:
     return Listed(**{name: row[name] for name in Listed.__struct_fields__})
 
 
-def matches(one: Listed, query: RunQuery) -> bool:
+def matches(listed: Listed, query: RunQuery) -> bool:
     """Whether a run matches, as the query of the database does: by name, host, time and state."""
-    named = query.name is None or any(fnmatchcase(x, query.name) for x in (one.run, one.name))
-    hosted = query.host is None or fnmatchcase(one.host or "", query.host)
-    recent = query.since is None or one.seen >= query.since
-    return named and hosted and recent and query.state in (None, one.state)
+    named = query.name is None or any(fnmatchcase(x, query.name) for x in (listed.run, listed.name))
+    hosted = query.host is None or fnmatchcase(listed.host or "", query.host)
+    recent = query.since is None or listed.seen >= query.since
+    return named and hosted and recent and query.state in (None, listed.state)
 
 
 def count(connection: sqlite3.Connection, query: RunQuery) -> int:
@@ -129,11 +129,11 @@ def listed(connection: sqlite3.Connection, query: RunQuery) -> list[Listed]:
 
 def readable(connection: sqlite3.Connection, query: RunQuery) -> list[Listed]:
     """The matching runs, newest first, without damaged ones."""
-    found = []
+    result = []
     for row in _rows(connection, query):
         with suppress(RowError):
-            found.append(_listed(row))
-    return found
+            result.append(_listed(row))
+    return result
 
 
 def _rows(connection: sqlite3.Connection, query: RunQuery) -> Iterable[tuple[Any, ...]]:

@@ -11,13 +11,14 @@ import msgspec
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import Death
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
+from warmwatch_monitor.output.states import recompiles
 
 Row = Mapping[str, Any]
 _ROUNDED = 3  # digits of a second, counted from the first
 
 
 def run_row(summary: RunSummary) -> dict[str, Any]:
-    answers = [one.answer for one in summary.ranks]
+    answers = [rank.answer for rank in summary.ranks]
     suffix, what = f"@{summary.owner}", summary.what
     return {
         "id": summary.id,
@@ -39,7 +40,7 @@ def run_row(summary: RunSummary) -> dict[str, Any]:
         "warmup_seconds": _most(answers, "warmup", "first", "seconds"),
         "compile_seconds": _compile_seconds(answers),
         "compilations": _most(answers, "compile", "compilations"),
-        "recompiles": _most(answers, "compile", "recompiles"),
+        "recompiles": _recompiles(answers),
         "script": what.script,
         "commit": what.commit,
         "code": what.code,
@@ -54,25 +55,25 @@ def _mode(what: Provenance) -> str | None:
     """The mode of ``torch.compile``; ``eager`` if compilation was disabled."""
     if what.disabled:
         return "eager"
-    return ", ".join(dict.fromkeys(one.mode for one in what.wrappings)) or None
+    return ", ".join(dict.fromkeys(wrapping.mode for wrapping in what.wrappings)) or None
 
 
 def rank_rows(summary: RunSummary) -> list[dict[str, Any]]:
     return [
         {
             "id": summary.id,
-            "rank": one.rank,
-            "state": one.answer.get("state"),
-            "attached": one.answer.get("attached_at"),
-            "steps": one.answer.get("steps"),
-            "step_seconds": _clean_step([one.answer]),
-            "compile_seconds": _compile_seconds([one.answer]),
-            "left_out": one.left_out,
-            "first_step_bytes": one.first_step_bytes,
-            "death": None if one.death is None else _text(one.death),
-            "answer": _text(one.answer),
+            "rank": rank.rank,
+            "state": rank.answer.get("state"),
+            "attached": rank.answer.get("attached_at"),
+            "steps": rank.answer.get("steps"),
+            "step_seconds": _clean_step([rank.answer]),
+            "compile_seconds": _compile_seconds([rank.answer]),
+            "left_out": rank.left_out,
+            "first_step_bytes": rank.first_step_bytes,
+            "death": None if rank.death is None else _text(rank.death),
+            "answer": _text(rank.answer),
         }
-        for one in summary.ranks
+        for rank in summary.ranks
     ]
 
 
@@ -82,23 +83,23 @@ def compilation_rows(id: str, rank: RankSummary) -> list[dict[str, Any]]:
             "id": id,
             "rank": rank.rank,
             "number": number,
-            **{name: getattr(one, name) for name in _COMPILED},
-            "evaluating": one.evaluating,
-            "compile_id": one.id,
-            "phase_seconds": _text(one.phase_seconds),
-            "slowest_kernels": _text(one.slowest_kernels),
+            **{name: getattr(compilation, name) for name in _COMPILED},
+            "evaluating": compilation.evaluating,
+            "compile_id": compilation.id,
+            "phase_seconds": _text(compilation.phase_seconds),
+            "slowest_kernels": _text(compilation.slowest_kernels),
         }
-        for number, one in enumerate(rank.compiled)
+        for number, compilation in enumerate(rank.compiled)
     ]
 
 
 def sample_rows(summary: RunSummary) -> list[dict[str, Any]]:
     """The rows of ``samples``: one per series, with its columns as lists."""
-    known: list[tuple[int | None, str | None, Samples]] = [
-        (one.rank, None, one.samples) for one in summary.ranks if one.samples is not None
+    rows: list[tuple[int | None, str | None, Samples]] = [
+        (rank.rank, None, rank.samples) for rank in summary.ranks if rank.samples is not None
     ]
-    known += [(None, uuid, samples) for uuid, samples in summary.gpu_samples.items()]
-    return [_sampled(summary.id, *one) for one in known if one[2].epochs]
+    rows += [(None, uuid, samples) for uuid, samples in summary.gpu_samples.items()]
+    return [_sampled(summary.id, *row) for row in rows if row[2].epochs]
 
 
 class RowError(msgspec.ValidationError):
@@ -149,11 +150,11 @@ def summary_of(
     for row in compilations:
         by_rank.setdefault(row["rank"], []).append(_compiled(row))
     of_ranks, of_gpus = samples_of(samples)
-    known = {name: run[name] for name in _OF_RUN}
+    values = {name: run[name] for name in _OF_RUN}
     State(run["state"])
     return msgspec.convert(
         {
-            **known,
+            **values,
             "what": msgspec.json.decode(run["what"], type=Provenance),
             "ranks": [
                 {
@@ -216,13 +217,13 @@ _COMPILED = (
 
 def _compiled(row: Row) -> dict[str, Any]:
     phases = msgspec.json.decode(row["phase_seconds"], type=dict[str, float])
-    known = {name: row[name] for name in _COMPILED}
+    values = {name: row[name] for name in _COMPILED}
     return {
-        **known,
+        **values,
         "id": row["compile_id"],
         "phase_seconds": phases,
         "evaluating": bool(row["evaluating"]),
-        "slowest_kernels": msgspec.json.decode(row["slowest_kernels"] or "[]"),
+        "slowest_kernels": msgspec.json.decode(row["slowest_kernels"]),
     }
 
 
@@ -240,9 +241,8 @@ def _sampled(id: str, rank: int | None, gpu: str | None, samples: Samples) -> di
 
 
 def _clean_step(answers: Sequence[Mapping[str, Any]]) -> Any:
-    """Step length of the slowest rank: ``typical``, or ``median`` in rows of older versions."""
-    keys = ("typical", "median")
-    return next(filter(None, (_most(answers, "step_seconds", key) for key in keys)), None)
+    """Typical length of a clean step of the slowest rank."""
+    return _most(answers, "step_seconds", "typical")
 
 
 def _compile_seconds(answers: Sequence[Mapping[str, Any]]) -> float | None:
@@ -253,14 +253,20 @@ def _compile_seconds(answers: Sequence[Mapping[str, Any]]) -> float | None:
 
 def _most(answers: Sequence[Mapping[str, Any]], *keys: str) -> Any:
     """The maximum over ranks of the value at ``keys``; ``None`` if no rank has one."""
-    found = []
-    for one in answers:
-        value: Any = one
+    result = []
+    for answer in answers:
+        value: Any = answer
         for key in keys:
             value = value.get(key) if isinstance(value, Mapping) else None
         if value is not None:
-            found.append(value)
-    return max(found, default=None)
+            result.append(value)
+    return max(result, default=None)
+
+
+def _recompiles(answers: Sequence[Mapping[str, Any]]) -> int | None:
+    """The most of any rank, with the one in progress."""
+    counts = [recompiles(answer.get("compile") or {}) for answer in answers]
+    return max((count for count in counts if count is not None), default=None)
 
 
 def _text(value: object) -> str:

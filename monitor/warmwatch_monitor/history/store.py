@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.errors import RefusedRunsError
 from warmwatch_monitor.history import rows
-from warmwatch_monitor.history.database import MIGRATIONS, Database, transaction
+from warmwatch_monitor.history.database import Database, transaction
 from warmwatch_monitor.history.listing import Listed, RunQuery, count, listed, readable
 from warmwatch_monitor.model import Death
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
@@ -35,24 +35,24 @@ def is_news(before: RunSummary, now: RunSummary) -> bool:
         )
     if before.state not in _RECORDED_ENDS or now.state in ENDED_STATES:
         return True
-    attached = (one.answer.get("attached_at") for one in now.ranks)
+    attached = (rank.answer.get("attached_at") for rank in now.ranks)
     return before.ended is not None and any(at is not None and at > before.ended for at in attached)
 
 
 def _attached(summary: RunSummary) -> float:
     """When the last of its ranks attached."""
-    known = (one.answer.get("attached_at") for one in summary.ranks)
-    return max((at for at in known if at is not None), default=0.0)
+    generator = (rank.answer.get("attached_at") for rank in summary.ranks)
+    return max((at for at in generator if at is not None), default=0.0)
 
 
 def merged(before: RunSummary, now: RunSummary) -> RunSummary:
     """``now``, completed with what only ``before`` has."""
-    earlier = {one.rank: one for one in before.ranks}
+    earlier = {rank.rank: rank for rank in before.ranks}
     return replace(
         now,
         began=min(before.began, now.began),
         what=_provenance(before.what, now.what),
-        ranks=tuple(_rank(earlier.get(one.rank), one) for one in now.ranks),
+        ranks=tuple(_rank(earlier.get(rank.rank), rank) for rank in now.ranks),
         gpu_samples={**before.gpu_samples, **now.gpu_samples},
     )
 
@@ -75,17 +75,25 @@ def _rank(before: RankSummary | None, now: RankSummary) -> RankSummary:
 def _answer(before: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
     """``now``, with what only ``before`` saw: slower periods, and what limited an ended rank.
 
-    The energy is of the one that covers more of the compile time.
+    So with compilers below it, of which its record has nothing. The energy is of the one that
+    covers more of the compile time.
     """
-    found = dict(now)
+    values = dict(now)
     if now.get("state") in ENDED_STATES and now.get("limited_by") is None:
-        found["limited_by"] = before.get("limited_by")
+        values["limited_by"] = before.get("limited_by")
     if _covered(before) > _covered(now):
-        found["energy"] = before["energy"]
+        values["energy"] = before["energy"]
+    if missing := max(0.0, _outside(before) - _outside(now)):
+        spent = now["compile"]["phase_seconds"] or {}
+        values["compile"] = {
+            **now["compile"],
+            "seconds": (now["compile"]["seconds"] or 0.0) + missing,
+            "phase_seconds": {**spent, "outside": _outside(before)},
+        }
     if earlier := before.get("slower_periods"):
         recent = (now.get("step_seconds") or {}).get("recent") or 0.0
-        found["slower_periods"] = _periods(earlier, now.get("slower_periods") or (), recent)
-    return found
+        values["slower_periods"] = _periods(earlier, now.get("slower_periods") or (), recent)
+    return values
 
 
 def _periods(
@@ -96,20 +104,20 @@ def _periods(
     A period that lasted then stays open if the last steps are still slow and ``now`` has none. The
     causes of one that ``now`` did not follow are those known before.
     """
-    found = {one["until_step"]: one for one in before}
-    lasting = found.pop(None, None)
-    for one in now:
-        end = one["until_step"]
-        known = found.get(end, lasting)
-        if one["since_step"] is None and known and known["since_step"] is not None:
-            found[end] = {**known, "until_step": end, "ended_at": one["ended_at"]}
+    groups = {result["until_step"]: result for result in before}
+    lasting = groups.pop(None, None)
+    for fields in now:
+        end = fields["until_step"]
+        values = groups.get(end, lasting)
+        if fields["since_step"] is None and values and values["since_step"] is not None:
+            groups[end] = {**values, "until_step": end, "ended_at": fields["ended_at"]}
         else:
-            same = known and known["since_step"] in (None, one["since_step"])
-            causes = known["causes"] if known and same else None
-            found[end] = {**one, "causes": one["causes"] or causes or one["causes"]}
+            same = values and values["since_step"] in (None, fields["since_step"])
+            causes = values["causes"] if values and same else None
+            groups[end] = {**fields, "causes": fields["causes"] or causes or fields["causes"]}
     if lasting and not now and recent_seconds >= _STILL_SLOW * lasting["before"]:
-        found[None] = lasting
-    return list(found.values())[-_MOST_PERIODS:]
+        groups[None] = lasting
+    return list(groups.values())[-_MOST_PERIODS:]
 
 
 def _covered(answer: Mapping[str, Any]) -> float:
@@ -117,9 +125,14 @@ def _covered(answer: Mapping[str, Any]) -> float:
     return -1.0 if not energy else float(energy.get("covered_seconds") or 0.0)
 
 
+def _outside(answer: Mapping[str, Any]) -> float:
+    spent = (answer.get("compile") or {}).get("phase_seconds") or {}
+    return float(spent.get("outside") or 0.0)
+
+
 def _provenance(before: Provenance, now: Provenance) -> Provenance:
-    known = {name: value for name, value in asdict(now).items() if value}
-    return replace(before, **known)
+    values = {name: value for name, value in asdict(now).items() if value}
+    return replace(before, **values)
 
 
 # errors of a single run, stored or to be written, and not of the whole file
@@ -138,15 +151,14 @@ class Store:
         StoreError: the history is off; from every method: it cannot be read or written.
     """
 
-    def __init__(
-        self,
-        settings: HistorySettings,
-        *,
-        patience: float = 5.0,
-        migrations: Sequence[Sequence[str]] = MIGRATIONS,
-    ) -> None:
-        self._database = Database(settings, patience=patience, migrations=migrations)
+    def __init__(self, settings: HistorySettings, *, patience: float = 5.0) -> None:
+        self._database = Database(settings, patience=patience)
         self._settings, self.path = settings, self._database.path
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether root reads another user's history, such as the service's."""
+        return self._database.is_read_only
 
     def save(self, summaries: Iterable[RunSummary]) -> None:
         """Write summaries that have news, and evict the oldest runs.
@@ -161,8 +173,8 @@ class Store:
                     with transaction(connection):
                         _save(connection, summary)
                 except _OF_ONE_RUN as error:
-                    words = f"run {summary.run!r} ({summary.id}) cannot be stored: {error}"
-                    refused[summary.id] = words
+                    text = f"run {summary.run!r} ({summary.id}) cannot be stored: {error}"
+                    refused[summary.id] = text
             self._prune(connection)
         if refused:
             raise RefusedRunsError(next(iter(refused.values())), frozenset(refused))
@@ -173,12 +185,12 @@ class Store:
 
     def summaries(self, ids: Iterable[str]) -> list[RunSummary]:
         """The runs with these ids, without samples; damaged ones are left out."""
-        found = []
+        result = []
         with self._database.reading() as connection:
             for id in ids:
                 with suppress(rows.RowError):  # ``load`` of that run raises it
-                    found.append(_load(connection, id, samples=False))
-        return [one for one in found if one is not None]
+                    result.append(_load(connection, id, samples=False))
+        return [run for run in result if run is not None]
 
     def samples(self, id: str) -> tuple[Mapping[int, Samples], Mapping[str, Samples]]:
         """Samples of a run by rank, and by GPU uuid; empty if they are damaged."""
@@ -194,14 +206,14 @@ class Store:
 
     def deaths(self) -> Mapping[tuple[str, int, float], Death]:
         """What killed ranks, by start of their run, rank, and when they attached."""
-        found: dict[tuple[str, int, float], Death] = {}
+        deaths: dict[tuple[str, int, float], Death] = {}
         with self._database.reading() as connection:
             for row in connection.execute(_DEATHS):
                 # ``load`` of that run raises it
                 with suppress(rows.RowError), rows.of_run(row["id"]):
                     death = rows.death_of(row["death"])
-                    found[row["start"], row["rank"], row["attached"]] = death
-        return found
+                    deaths[row["start"], row["rank"], row["attached"]] = death
+        return deaths
 
     def listed(self, query: RunQuery = RunQuery()) -> list[Listed]:  # noqa: B008 - frozen
         """The matching runs, newest first."""
@@ -272,8 +284,8 @@ def _load(connection: sqlite3.Connection, id: str, *, samples: bool = True) -> R
 
 
 def _state(connection: sqlite3.Connection, id: str) -> str | None:
-    found = connection.execute("SELECT state FROM runs WHERE id = ?", (id,)).fetchone()
-    return None if found is None else str(found["state"])
+    value = connection.execute("SELECT state FROM runs WHERE id = ?", (id,)).fetchone()
+    return None if value is None else str(value["state"])
 
 
 def _save(connection: sqlite3.Connection, summary: RunSummary) -> None:
@@ -287,12 +299,12 @@ def _save(connection: sqlite3.Connection, summary: RunSummary) -> None:
         connection.execute(f"DELETE FROM {table} WHERE id = ?", (summary.id,))  # noqa: S608
     _insert(connection, "ranks", rows.rank_rows(summary))
     _insert(connection, "samples", rows.sample_rows(summary))
-    known = {} if before is None else {one.rank: one.compiled for one in before.ranks}
+    groups = {} if before is None else {item.rank: item.compiled for item in before.ranks}
     for rank in summary.ranks:
-        if known.pop(rank.rank, ()) != rank.compiled:  # mostly unchanged while a run goes on
+        if groups.pop(rank.rank, ()) != rank.compiled:  # mostly unchanged while a run goes on
             _delete_compilations(connection, summary.id, rank.rank)
             _insert(connection, "compilations", rows.compilation_rows(summary.id, rank))
-    for gone in known:
+    for gone in groups:
         _delete_compilations(connection, summary.id, gone)
     _delete_renamed(connection, summary)
 
@@ -314,7 +326,7 @@ def _delete_compilations(connection: sqlite3.Connection, id: str, rank: int) -> 
 
 def _delete_renamed(connection: sqlite3.Connection, summary: RunSummary) -> None:
     """Delete the runs of the same processes under names that were changed since."""
-    attached = [one.answer.get("attached_at") for one in summary.ranks]
+    attached = [rank.answer.get("attached_at") for rank in summary.ranks]
     places = ", ".join("?" * len(attached))
     connection.execute(
         "DELETE FROM runs WHERE start = ? AND id != ? "  # noqa: S608

@@ -15,6 +15,8 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from warmwatch.shared.record import Identity
+from warmwatch_monitor.figures.compile import OF_GRAPHS
+from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model import (
     RankView,
     RecordReading,
@@ -23,6 +25,7 @@ from warmwatch_monitor.model import (
     began_launch,
     last_sign_ns,
 )
+from warmwatch_monitor.model.journal import Compilation, ParsedJournal
 from warmwatch_monitor.model.run_summary import (
     Compiled,
     Provenance,
@@ -30,20 +33,15 @@ from warmwatch_monitor.model.run_summary import (
     RunSummary,
     Samples,
 )
-from warmwatch_monitor.published import copied
-from warmwatch_monitor.sources.records.parsed_journal import (
-    ParsedCompilation,
-    ParsedJournal,
-    parse_journal,
-)
+from warmwatch_monitor.sources.records.parsed_journal import parse_journal
 from warmwatch_monitor.status.run import rank as answer_of
 from warmwatch_monitor.status.words.run import run_sentence
 
 _ID_BYTES = 5  # 8 letters and digits
 _MOST_COMPILED = 40_000  # of all ranks of a run together
+_MOST_OF_RANK = 2_000
 _FEWEST_COMPILED = 50  # of each rank, regardless of their number
 _LONGEST_REASON = 1_000
-_OF_GRAPHS = frozenset({"forward", "backward", "other"})
 _CACHE_STATES = frozenset({"cold", "warm"})
 _NO_RANKS: Mapping[int, Samples] = MappingProxyType({})
 _NO_GPUS: Mapping[str, Samples] = MappingProxyType({})
@@ -129,8 +127,8 @@ def ended_at(run: RunView) -> float | None:
     if run.living:
         return None
     ends = [view.figures.progress.state_since for view in run.ranks]
-    known = [at for at in ends if at is not None]
-    return max(known) if len(known) == len(ends) else None
+    values = [at for at in ends if at is not None]
+    return max(values) if len(values) == len(ends) else None
 
 
 def seen_at(run: RunView, epoch: float) -> float:
@@ -149,7 +147,7 @@ def _last_event_at(view: RankView) -> float:
 def provenance(run: RunView, parsed: Iterable[ParsedJournal] = ()) -> Provenance:
     """The provenance of a run, from its ranks and their journals."""
     first = run.ranks[0]
-    worth, gpus = first.figures.worth, {gpu.uuid: gpu for one in run.ranks for gpu in one.gpus}
+    worth, gpus = first.figures.worth, {gpu.uuid: gpu for rank in run.ranks for gpu in rank.gpus}
     names = (gpu.name for gpu in gpus.values() if gpu.name)
     return replace(
         what_of(first.record.slot.identity, tuple(parsed), tuple(names)),
@@ -165,31 +163,32 @@ def what_of(
 ) -> Provenance:
     """The provenance from one record, journals and the names of the GPUs."""
     return Provenance(
-        script=_text(identity, "script"),
-        commit=_text(identity, "commit"),
+        script=identity.script or None,
+        commit=identity.commit or None,
         code=_code(parsed),
         python=identity.python or None,
         torch=identity.torch or None,
-        cuda=_text(identity, "cuda"),
-        triton=_text(identity, "triton"),
+        cuda=identity.cuda or None,
+        triton=identity.triton or None,
         gpus=gpus,
         launcher=identity.launcher or None,
         world_size=identity.world_size,
         # of the rank that called `torch.compile` most; the ranks of a run make the same calls
-        wrappings=max((each.wrappings for each in parsed), key=len, default=()),
+        wrappings=max((each.calls for each in parsed), key=len, default=()),
         caches=_caches(identity),
-        compile_threads=_number(identity, "compile_threads"),
+        compile_threads=identity.compile_threads,
     )
 
 
 def _rank(
     view: RankView, run: RunView, parsed: ParsedJournal, samples: Samples | None
 ) -> RankSummary:
-    most, death = max(_FEWEST_COMPILED, _MOST_COMPILED // len(run.ranks)), view.record.death
+    share = max(_FEWEST_COMPILED, _MOST_COMPILED // len(run.ranks))
+    most, death = min(share, _MOST_OF_RANK), view.record.death
     return RankSummary(
         rank=view.rank,
         answer=to_builtins(answer_of(view, ended_together=run.ended_together)),
-        compiled=tuple(_compiled(one, view) for one in parsed.compilations[:most]),
+        compiled=tuple(_compiled(compilation, view) for compilation in parsed.compilations[:most]),
         left_out=parsed.left_out
         + max(0, len(parsed.compilations) - most)
         + _dropped_lines(view, parsed),
@@ -203,23 +202,19 @@ def _dropped_lines(view: RankView, parsed: ParsedJournal) -> int:
     """Number of compilations whose lines were dropped because the journal was full."""
     if not view.figures.agent.lines_dropped:
         return 0  # the missing lines are not written yet
-    there = sum(one.compilation.kind in _OF_GRAPHS for one in parsed.compilations)
-    return max(0, (view.figures.compile.graphs_compiled or 0) - there - parsed.left_out)
+    there = sum(compilation.kind in OF_GRAPHS for compilation in parsed.compilations)
+    return max(0, (view.figures.compile.compilations or 0) - there - parsed.left_out)
 
 
-def _compiled(parsed: ParsedCompilation, view: RankView) -> Compiled:
-    one, cost = parsed.compilation, parsed.compilation.cost
+def _compiled(compilation: Compilation, view: RankView) -> Compiled:
+    cost = compilation.cost
     return copied(
-        one,
+        compilation,
         Compiled,
-        ended=view.record.slot.header.epoch_seconds(one.at_ns),
-        step=parsed.step,
-        code=parsed.code,
-        reason=one.reason[:_LONGEST_REASON] if one.reason else one.reason,
-        phase_seconds=cost.phase_seconds if cost else {},
-        ops=cost.ops if cost else None,
-        kernels=cost.kernels if cost else None,
-        slowest_kernels=cost.slowest if cost else (),
+        ended=view.record.slot.header.epoch_seconds(compilation.at_ns),
+        reason=compilation.reason[:_LONGEST_REASON] if compilation.reason else compilation.reason,
+        phase_seconds=cost.phase_seconds,
+        slowest_kernels=cost.slowest,
     )
 
 
@@ -242,21 +237,10 @@ def _own_name(view: RankView) -> str:
 
 def _code(parsed: Iterable[ParsedJournal]) -> str | None:
     """One hash of the hashes of all functions, independent of their order and rank."""
-    known = {one.code for each in parsed for one in each.compilations if one.code}
-    return sha256("\n".join(sorted(known)).encode()).hexdigest()[:12] if known else None
-
-
-# Fields that an older agent does not record are ``None``.
-
-
-def _text(identity: Identity, name: str) -> str | None:
-    value = getattr(identity, name, None)
-    return value if isinstance(value, str) and value else None
-
-
-def _number(identity: Identity, name: str) -> int | None:
-    value = getattr(identity, name, None)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    names = {
+        compilation.code for each in parsed for compilation in each.compilations if compilation.code
+    }
+    return sha256("\n".join(sorted(names)).encode()).hexdigest()[:12] if names else None
 
 
 def _caches(identity: Identity) -> Mapping[str, str]:

@@ -110,18 +110,19 @@ def rank_rows(
     past: Mapping[str, Any], run: str, rank: int
 ) -> Iterator[tuple[float, dict[str, Value]]]:
     """The seconds of one rank, from the columns of ``/history``."""
-    found = (one for one in past["ranks"] if one["run"] == run and one["rank"] == rank)
-    one = next(found, None)
-    if one is None:
+    generator = (item for item in past["ranks"] if item["run"] == run and item["rank"] == rank)
+    value = next(generator, None)
+    if value is None:
         return
-    states, phases = _spread(one["states"], past["at"]), _spread(one["phases"], past["at"])
+    states, phases = _spread(value["states"], past["at"]), _spread(value["phases"], past["at"])
     for at, epoch in enumerate(past["at"]):
         if states[at] is not None:  # a second in which it was seen
             yield (
                 epoch,
                 {
                     **{
-                        name: one[name][at] for name in ("steps", "step_seconds", "compile_seconds")
+                        name: value[name][at]
+                        for name in ("steps", "step_seconds", "compile_seconds")
                     },
                     "state": states[at],
                     "phase": phases[at],
@@ -131,11 +132,11 @@ def rank_rows(
 
 def gpu_rows(past: Mapping[str, Any], uuid: str) -> Iterator[tuple[float, dict[str, Value]]]:
     """The seconds of one GPU, from the columns of ``/history``."""
-    one = next((one for one in past["gpus"] if one["uuid"] == uuid), None)
-    if one is None:
+    item = next((entry for entry in past["gpus"] if entry["uuid"] == uuid), None)
+    if item is None:
         return
     for at, epoch in enumerate(past["at"]):
-        values = {name: one[name][at] for name in TRACED_OF_GPU}
+        values = {name: item[name][at] for name in TRACED_OF_GPU}
         if any(value is not None for value in values.values()):
             yield epoch, values
 
@@ -152,16 +153,16 @@ def _spread(begins: Sequence[Sequence[Any]], epochs: Sequence[float]) -> list[st
     return spread
 
 
-def _both(name: str, one: Value, weight: float, other: Value, more: float) -> Value:
+def _both(name: str, value: Value, weight: float, other: Value, more: float) -> Value:
     if other is None:
-        return one
+        return value
     if name == "state":
-        return one if other in _AT_REST and one is not None else other
-    if one is None or name not in _MEANS:
+        return value if other in _AT_REST and value is not None else other
+    if value is None or name not in _MEANS:
         return other
-    assert isinstance(one, float | int)
+    assert isinstance(value, float | int)
     assert isinstance(other, float | int)
-    return (one * weight + other * more) / (weight + more)
+    return (value * weight + other * more) / (weight + more)
 
 
 def _rounded(value: Value) -> Value:
@@ -183,14 +184,16 @@ class _OfRun:
         uuids = {uuid for view in run.ranks for uuid in view.gpu_uuids} | set(of_gpus)
         self._most = rows_of_each(len(run.ranks) + len(uuids))
         self.ranks = {
-            rank: Trace(TRACED_OF_RANK, self._most, known) for rank, known in of_ranks.items()
+            rank: Trace(TRACED_OF_RANK, self._most, samples) for rank, samples in of_ranks.items()
         }
-        self.gpus = {uuid: Trace(TRACED_OF_GPU, self._most, one) for uuid, one in of_gpus.items()}
+        self.gpus = {
+            uuid: Trace(TRACED_OF_GPU, self._most, samples) for uuid, samples in of_gpus.items()
+        }
 
     @property
     def last(self) -> float:
         """Time of the last sample of any series."""
-        return max((one.last for one in (*self.ranks.values(), *self.gpus.values())), default=0.0)
+        return max((rank.last for rank in (*self.ranks.values(), *self.gpus.values())), default=0.0)
 
     def fill(self, run: RunView, past: Mapping[str, Any], until: float) -> None:
         """Add the seconds since the last sample, up to ``until``."""
@@ -224,16 +227,16 @@ class Traces:
     def of(self, run: RunView, now: float) -> Known:
         """The samples of its ranks and GPUs up to ``now``. Raises StoreError."""
         id = id_of(run)
-        known = self._known.get(id)
-        if known is None:
-            known = self._known[id] = _OfRun(run, self._store.samples(id))
-        passed = now - max(known.last, began_at(run)) + 2 * _SECOND
+        of_run = self._known.get(id)
+        if of_run is None:
+            of_run = self._known[id] = _OfRun(run, self._store.samples(id))
+        passed = now - max(of_run.last, began_at(run)) + 2 * _SECOND
         seconds = min(_SECONDS, max(2, math.ceil(passed)))
         ended = ended_at(run)
         until = now - _SECOND if run.living else now if ended is None else ended + _SECOND
-        known.fill(run, self._past(seconds, run.run), until)
-        ranks = {rank: one.samples() for rank, one in known.ranks.items()}
-        gpus = {uuid: one.samples() for uuid, one in known.gpus.items()}
+        of_run.fill(run, self._past(seconds, run.run), until)
+        ranks = {rank: trace.samples() for rank, trace in of_run.ranks.items()}
+        gpus = {uuid: trace.samples() for uuid, trace in of_run.gpus.items()}
         return (
             {rank: samples for rank, samples in ranks.items() if samples is not None},
             {uuid: samples for uuid, samples in gpus.items() if samples is not None},
@@ -241,4 +244,4 @@ class Traces:
 
     def forget_others(self, ids: Collection[str]) -> None:
         """Drop the traces of other runs."""
-        self._known = {id: one for id, one in self._known.items() if id in ids}
+        self._known = {id: run for id, run in self._known.items() if id in ids}

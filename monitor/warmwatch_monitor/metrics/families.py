@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Generic, Literal, TypeVar
+from functools import lru_cache, partial
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from msgspec import Struct, field
+from msgspec.structs import replace
+
+from warmwatch_monitor.figures.declared import Figure, figures, of_type
+from warmwatch_monitor.figures.texts import field_texts
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -60,7 +66,10 @@ _SUFFIXES = {"counter": "_total", "info": "_info"}
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
-    """A histogram's value: the count up to each bound, the total count, and the sum."""
+    """A histogram's value: the count up to each bound, the total count, and the sum.
+
+    ``upto`` is empty where only count and sum are of use.
+    """
 
     upto: Sequence[int]
     count: int
@@ -144,6 +153,79 @@ class Series(Struct, Generic[T], frozen=True, kw_only=True):
             for labels, values in rows:
                 family.rows.append((labels, [values.get(name) for name in family.columns]))
         return family
+
+
+def series(figure: Figure, text: str, read: Callable[[T], Any]) -> Series[T]:
+    """The family of a figure with this text. ``read`` returns its value, with a label those by
+    name.
+    """
+    name, hot = f"warmwatch_{figure.metric}", figure.one_of
+    made: Series[T] = Series(
+        name=name,
+        type="counter" if name.endswith("_total") else "gauge",
+        help=f"1 for the value that holds, else 0: {text}" if hot else text,
+        label=figure.label,
+        columns=figure.values,
+    )
+    if not figure.label:
+        return replace(made, read=read)
+    if hot:
+        return replace(made, read_columns=partial(_one_hot, read, figure.values))
+    return replace(made, read_columns=read)
+
+
+def shared(annotated: Any, read: Callable[[T], Any]) -> Series[T]:
+    """The family of a type that fields share, and that declares a figure with its text."""
+    figure = of_type(annotated)
+    assert figure is not None
+    return series(figure, figure.text, read)
+
+
+def family_of(annotated: Any) -> Family:
+    """The same, without rows."""
+    made: Series[Any] = shared(annotated, bool)
+    return made.family(())
+
+
+def series_of(
+    struct: type[Struct],
+    where: Callable[[T], Any],
+    own: Mapping[str, Callable[[T], Any]] = MappingProxyType({}),
+) -> Iterator[Series[T]]:
+    """The families of all figures of ``struct``, of which ``where`` returns the value or ``None``.
+
+    ``own``: how to read a field other than by its name.
+    """
+    texts = field_texts(struct)
+    for name, figure in figures(struct).items():
+        read = own.get(name) or partial(_read, where, attrgetter(name))
+        if figure.metric:
+            yield series(figure, figure.text or texts[name], read)
+        elif figure.label:  # a struct for each name
+            of_each = get_args(figure.type)[1]
+            for inner, item in figures(of_each).items():
+                yield series(
+                    replace(item, label=figure.label, values=figure.values),
+                    field_texts(of_each)[inner],
+                    partial(_each, read, attrgetter(inner)),
+                )
+
+
+def _one_hot(
+    read: Callable[[T], str | None], values: Sequence[str], of: T
+) -> dict[str, float] | None:
+    value = read(of)
+    return one_hot([value], values) if value in values else None
+
+
+def _read(where: Callable[[T], Any], field: Callable[[Any], Any], of: T) -> Any:
+    value = where(of)
+    return None if value is None else field(value)
+
+
+def _each(read: Callable[[T], Any], field: Callable[[Any], Any], of: T) -> Any:
+    values = read(of)
+    return None if values is None else {name: field(value) for name, value in values.items()}
 
 
 def gauge(name: str, help: str, read: Callable[[T], float | None]) -> Series[T]:

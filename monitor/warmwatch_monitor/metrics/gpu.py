@@ -7,92 +7,22 @@ exists only if its value is known.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-from warmwatch_monitor.metrics.families import (
-    Family,
-    Labels,
-    Series,
-    counter,
-    counters,
-    gauge,
-    gauges,
-)
+from warmwatch_monitor.metrics.families import Family, Labels, Series, gauge, series_of
 from warmwatch_monitor.model import GpuReading
 
+
+def _by_name(name: str, gpu: GpuReading) -> dict[str, float]:
+    return dict(getattr(gpu, name))
+
+
+_BY_NAME = ("clocks_hertz", "ecc_errors", "throttled")
 GPU_SERIES: tuple[Series[GpuReading], ...] = (
-    gauge(
-        "warmwatch_gpu_utilization_ratio",
-        "Share of NVML's last sample period (1/6 to 1 s) in which any kernel ran: how often the "
-        "GPU was used, not how much of it.",
-        lambda gpu: gpu.utilization_ratio,
-    ),
-    gauge(
-        "warmwatch_gpu_memory_utilization_ratio",
-        "Share of NVML's last sample period in which device memory was read or written.",
-        lambda gpu: gpu.memory_utilization_ratio,
-    ),
-    gauge(
-        "warmwatch_gpu_sm_active_ratio",
-        "How busy the streaming multiprocessors were since the last reading (GPM).",
-        lambda gpu: gpu.sm_active_ratio,
-    ),
-    gauge(
-        "warmwatch_gpu_tensor_active_ratio",
-        "How busy the tensor cores were since the last reading (GPM).",
-        lambda gpu: gpu.tensor_active_ratio,
-    ),
-    gauge(
-        "warmwatch_gpu_dram_active_ratio",
-        "Share of the device memory bandwidth used since the last reading (GPM).",
-        lambda gpu: gpu.dram_active_ratio,
-    ),
-    gauge(
-        "warmwatch_gpu_memory_used_bytes",
-        "Device memory in use by all processes.",
-        lambda gpu: gpu.memory_used_bytes,
-    ),
-    gauge("warmwatch_gpu_memory_total_bytes", "Device memory.", lambda gpu: gpu.memory_total_bytes),
-    gauge("warmwatch_gpu_power_watts", "Power draw of the board.", lambda gpu: gpu.power_watts),
-    gauge(
-        "warmwatch_gpu_power_limit_watts",
-        "Power limit that is enforced on the board.",
-        lambda gpu: gpu.power_limit_watts,
-    ),
-    gauge(
-        "warmwatch_gpu_temperature_celsius",
-        "Temperature of the GPU.",
-        lambda gpu: gpu.temperature_celsius,
-    ),
-    gauges(
-        "warmwatch_gpu_clock_hertz",
-        "Clock by domain.",
-        "domain",
-        (),
-        lambda gpu: dict(gpu.clocks_hertz),
-    ),
-    counter(
-        "warmwatch_gpu_energy_joules_total",
-        "Energy that the board has used since the driver was loaded.",
-        lambda gpu: gpu.energy_joules,
-    ),
-    counters(
-        "warmwatch_gpu_ecc_errors_total",
-        "ECC errors since the driver was loaded, by kind.",
-        "kind",
-        (),
-        lambda gpu: dict(gpu.ecc_errors),
-    ),
-    counter(
-        "warmwatch_gpu_xid_errors_total",
-        "Critical XID errors since this monitor began to listen.",
-        lambda gpu: gpu.xid_errors,
-    ),
-    gauges(
-        "warmwatch_gpu_throttled",
-        "1 for each reason that limits the clocks now, else 0; an idle GPU is not throttled.",
-        "reason",
-        (),
-        lambda gpu: dict(gpu.throttled),
+    *series_of(
+        GpuReading,
+        lambda gpu: gpu,
+        {name: partial(_by_name, name) for name in _BY_NAME},
     ),
     gauge(
         "warmwatch_gpu_lost",

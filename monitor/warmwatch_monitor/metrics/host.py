@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
+from typing import Any
 
-from warmwatch_monitor.metrics.families import Family, Labels, Series, gauge
+from warmwatch_monitor.metrics.families import Family, Labels, Series, series_of
 from warmwatch_monitor.model import ExportHealth, Host, RecordRoom, Snapshot, SourceHealth
 from warmwatch_monitor.model.budgets import LEFT_OUT
 
-HOST_SERIES: tuple[Series[Host], ...] = (
-    gauge(
-        "warmwatch_host_memory_total_bytes",
-        "Memory of the host.",
-        lambda host: host.memory_total_bytes,
-    ),
-    gauge(
-        "warmwatch_host_memory_available_bytes",
-        "Memory of the host that programs can still allocate.",
-        lambda host: host.memory_available_bytes,
-    ),
-    gauge(
-        "warmwatch_host_load1",
-        "The host's load average over a minute.",
-        lambda host: host.load_1m,
-    ),
-    gauge("warmwatch_host_cpus", "Logical CPUs of the host.", lambda host: host.cpus),
-    gauge(
-        "warmwatch_host_pci_gpus",
-        "NVIDIA GPUs on the host's PCI bus, whether or not their driver works.",
-        lambda host: host.pci_gpus,
-    ),
-)
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+HOST_SERIES: tuple[Series[Host], ...] = tuple(series_of(Host, _itself))
+SOURCE_SERIES: tuple[Series[SourceHealth], ...] = tuple(series_of(SourceHealth, _itself))
+ROOM_SERIES: tuple[Series[RecordRoom], ...] = tuple(series_of(RecordRoom, _itself))
+EXPORT_SERIES: tuple[Series[ExportHealth], ...] = tuple(series_of(ExportHealth, _itself))
 
 
 def host_families(host: Host | None) -> Iterator[Family]:
@@ -40,43 +28,6 @@ def host_families(host: Host | None) -> Iterator[Family]:
         yield series.family(hosts)
 
 
-SOURCE_SERIES: tuple[Series[SourceHealth], ...] = (
-    gauge("warmwatch_source_up", "Whether the source could be read.", lambda health: health.up),
-    gauge(
-        "warmwatch_source_last_success_timestamp_seconds",
-        "When the source was last read without an error.",
-        lambda health: health.last_success,
-    ),
-    gauge(
-        "warmwatch_source_read_seconds",
-        "How long the last read took.",
-        lambda health: health.read_seconds,
-    ),
-)
-ROOM_SERIES: tuple[Series[RecordRoom], ...] = (
-    gauge(
-        "warmwatch_record_directory_free_bytes",
-        "What is free for records in a record directory.",
-        lambda room: room.free_bytes,
-    ),
-    gauge(
-        "warmwatch_record_directory_free_inodes",
-        "How many more files a record directory takes; a record has up to five.",
-        lambda room: room.free_inodes,
-    ),
-)
-EXPORT_SERIES: tuple[Series[ExportHealth], ...] = (
-    gauge(
-        "warmwatch_export_up",
-        "Whether the receiver accepted the last export.",
-        lambda health: health.up,
-    ),
-    gauge(
-        "warmwatch_export_last_success_timestamp_seconds",
-        "When the receiver last accepted an export.",
-        lambda health: health.last_success,
-    ),
-)
 _LIKELY = {"true": True, "false": False, "unknown": None}
 
 
@@ -89,6 +40,17 @@ def health_families(snapshot: Snapshot, version: str | None) -> Iterator[Family]
     rooms = [(Labels({"directory": room.directory}), room) for room in snapshot.rooms]
     for of_room in ROOM_SERIES:
         yield of_room.family(rooms)
+    identities = Family(
+        name="warmwatch_record_directory",
+        help="A record directory that was read; directory_id is the same for all daemons that read "
+        "this one.",
+        type="info",
+    )
+    for labels, room in rooms:
+        # hashed: the boot's id, a part of it, is not for everybody who reads /metrics
+        hashed = hashlib.blake2b(room.identity.encode(), digest_size=6).hexdigest()
+        identities.add(Labels({**labels.values, "directory_id": hashed}), 1)
+    yield identities
     refused = Family(
         name="warmwatch_records_refused", help="Records that cannot be read.", type="gauge"
     )

@@ -110,7 +110,7 @@ class Converter:
         self._starts = Starts()
 
     def convert(self, snapshot: Snapshot) -> MetricsData:
-        """Every series of /metrics, as of the Snapshot's moment."""
+        """Every series of /metrics but those of the daemon itself, as of the Snapshot's moment."""
         sent = [family for family in families(snapshot, self._version) if not family.empty]
         at_ns = round(snapshot.epoch * 1e9)
         self._starts.at(at_ns, sent)
@@ -160,7 +160,7 @@ def _distributions(family: Family, at_ns: int, starts: Starts) -> Iterator[Histo
             count=value.count,
             sum=value.sum,
             bucket_counts=[b - a for a, b in zip((0, *upto), upto, strict=False)],
-            explicit_bounds=list(family.bounds),
+            explicit_bounds=list(family.bounds if value.upto else ()),
             min=None,  # type: ignore[arg-type]  # not known: the encoder leaves it out
             max=None,  # type: ignore[arg-type]
         )

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
-from warmwatch.shared.states import CONDITIONS, LIMITS, WARM, State
+from msgspec.structs import replace
+
+from warmwatch.shared.states import CONDITIONS, WARM
+from warmwatch_monitor.figures.machine import Process
+from warmwatch_monitor.figures.rank import (
+    CleanSteps,
+    EndedTogether,
+    JournalUnread,
+    OutOfMemory,
+    RankState,
+)
 from warmwatch_monitor.metrics.compile import COMPILE_SERIES
 from warmwatch_monitor.metrics.families import (
     Distribution,
@@ -12,30 +23,20 @@ from warmwatch_monitor.metrics.families import (
     Labels,
     Series,
     Value,
-    counter,
+    family_of,
     gauge,
     gauges,
     one_hot,
+    series_of,
+    shared,
 )
-from warmwatch_monitor.metrics.training import PAUSE_SERIES, TRAINING_SERIES
-from warmwatch_monitor.model import BUCKET_SECONDS, Lengths, LimitedBy, RankView, Snapshot
-
-STATES = tuple(state.value for state in State)
+from warmwatch_monitor.metrics.training import TRAINING_SERIES
+from warmwatch_monitor.model import BUCKET_SECONDS, Agent, Lengths, LimitedBy, RankView, Snapshot
 
 
 def _limit(view: RankView) -> LimitedBy | None:
     """Of a rank that has ended there is no series."""
     return view.limited_by if view.judgement.state in WARM else None
-
-
-def _limits(view: RankView) -> dict[str, float] | None:
-    known = _limit(view)
-    return one_hot([known.verdict], LIMITS) if known else None
-
-
-def _limit_share(view: RankView) -> float | None:
-    known = _limit(view)
-    return known.share if known else None
 
 
 STATE_SERIES: tuple[Series[RankView], ...] = (
@@ -49,23 +50,8 @@ STATE_SERIES: tuple[Series[RankView], ...] = (
         "Whether compile activity is in progress now.",
         lambda view: view.judgement.compiling,
     ),
-    gauges(
-        "warmwatch_state",
-        "1 for the state that the rank is in, 0 for the others.",
-        "state",
-        STATES,
-        lambda view: one_hot([view.judgement.state.value], STATES),
-    ),
-    gauge(
-        "warmwatch_state_start_timestamp_seconds",
-        "When the present state began.",
-        lambda view: view.figures.progress.state_since,
-    ),
-    gauge(
-        "warmwatch_clean_steps",
-        "Steps in a row without compile activity, up to now.",
-        lambda view: view.judgement.clean_steps,
-    ),
+    shared(RankState, attrgetter("judgement.state.value")),
+    shared(CleanSteps, attrgetter("judgement.clean_steps")),
     gauges(
         "warmwatch_condition",
         f"1 for each condition that holds: {', '.join(CONDITIONS)}; else 0.",
@@ -73,59 +59,14 @@ STATE_SERIES: tuple[Series[RankView], ...] = (
         CONDITIONS,
         lambda view: one_hot(view.judgement.conditions, CONDITIONS),
     ),
-    gauges(
-        "warmwatch_limited_by",
-        "1 for what limits the speed of a rank that is warm or eager, 0 for the others; absent "
-        "where that is not known.",
-        "limit",
-        LIMITS,
-        _limits,
-    ),
-    gauge(
-        "warmwatch_limited_share_ratio",
-        "Share of the time that the limit in warmwatch_limited_by takes; absent where only the "
-        "limit is known.",
-        _limit_share,
-    ),
+    *series_of(LimitedBy, _limit),
 )
 
 
 PROCESS_SERIES: tuple[Series[RankView], ...] = (
-    counter(
-        "warmwatch_process_cpu_seconds_total",
-        "CPU time of the training process.",
-        lambda view: None if view.process is None else view.process.cpu_seconds,
-    ),
-    gauge(
-        "warmwatch_process_resident_memory_bytes",
-        "Resident memory of the training process.",
-        lambda view: None if view.process is None else view.process.resident_bytes,
-    ),
-    gauge(
-        "warmwatch_process_threads",
-        "Threads of the training process.",
-        lambda view: None if view.process is None else view.process.threads,
-    ),
-    counter(
-        "warmwatch_agent_errors_total",
-        "Errors in the agent, which it caught.",
-        lambda view: view.figures.agent.errors,
-    ),
-    counter(
-        "warmwatch_journal_dropped_lines_total",
-        "Journal lines that the agent could not write.",
-        lambda view: view.figures.agent.lines_dropped,
-    ),
-    gauge(
-        "warmwatch_journal_lines_refused",
-        "Lines of the rank's journal that cannot be read.",
-        lambda view: view.figures.agent.lines_broken,
-    ),
-    gauge(
-        "warmwatch_journal_unread_bytes",
-        "Bytes of the rank's journal that the monitor has not read yet, or skips.",
-        lambda view: view.figures.agent.incomplete_bytes,
-    ),
+    *series_of(Process, attrgetter("process")),
+    *series_of(Agent, attrgetter("figures.agent")),
+    shared(JournalUnread, attrgetter("figures.agent.incomplete_bytes")),
 )
 
 
@@ -139,7 +80,6 @@ RANK_SERIES: tuple[Series[RankView], ...] = (
     *COMPILE_SERIES,
     *TRAINING_SERIES,
     *PROCESS_SERIES,
-    *PAUSE_SERIES,
 )
 
 
@@ -158,7 +98,7 @@ def families(snapshot: Snapshot) -> Iterator[Family]:
                 for labels, values in family.rows
             ]
         yield family
-    yield _step_seconds([one for one in ranks if one[0] not in ended])
+    yield _step_seconds([rank for rank in ranks if rank[0] not in ended])
     yield _run_info(ranks)
     yield _gpu_info(ranks)
 
@@ -173,14 +113,14 @@ def _without_zeros(values: Sequence[Value]) -> Sequence[Value]:
     """The values of an ended rank that are not 0; the first, if all are, since 0 is not unknown."""
     if any(values):
         return [value or None for value in values]
-    known = next((at for at, value in enumerate(values) if value is not None), None)
-    return [value if at == known else None for at, value in enumerate(values)]
+    number = next((at for at, value in enumerate(values) if value is not None), None)
+    return [value if at == number else None for at, value in enumerate(values)]
 
 
 def _step_seconds(ranks: Ranks) -> Family:
     family = Family(
         name="warmwatch_step_seconds",
-        help="Length of steps: clean ones, and those with compile activity.",
+        help="Length of steps: clean ones, and of those with compile activity count and sum.",
         type="histogram",
         label="kind",
         columns=("clean", "compile"),
@@ -188,7 +128,9 @@ def _step_seconds(ranks: Ranks) -> Family:
     )
     for labels, view in ranks:
         steps = view.figures.steps
-        family.rows.append((labels, (_distribution(steps.clean), _distribution(steps.touched))))
+        touched = _distribution(steps.touched)
+        whole = touched and replace(touched, upto=())  # they are few, and no two are alike
+        family.rows.append((labels, (_distribution(steps.clean), whole)))
     return family
 
 
@@ -215,8 +157,8 @@ def _run_info(ranks: Ranks) -> Family:
             "warm_steps": str(figures.warmups.clean_steps_needed),
             "world_size": None if who.world_size is None else str(who.world_size),
         }
-        known = {name: value or "" for name, value in facts.items()}
-        family.add(Labels({**labels.values, **known}), 1)
+        values = {name: value or "" for name, value in facts.items()}
+        family.add(Labels({**labels.values, **values, **who.labels}), 1)
     return family
 
 
@@ -232,24 +174,15 @@ def _gpu_info(ranks: Ranks) -> Family:
 def end_families(snapshot: Snapshot) -> Iterator[Family]:
     """How ranks and runs ended, and since when a run compiles.
 
-    Labels are closed lists: exceptions have no text.
+    Labels are closed lists, or the type of an exception: its text is in no label.
     """
     ended = Family(
         name="warmwatch_end",
-        help="How the rank ended; its exit code where it is known.",
+        help="How the rank ended; its exit code, the signal that killed it and the type of its "
+        "exception where they are known.",
         type="info",
     )
-    killed = Family(
-        name="warmwatch_oom_killed",
-        help="Whether the kernel killed the lost rank because memory ran out; absent if unknown.",
-        type="gauge",
-    )
-    together = Family(
-        name="warmwatch_run_ended_together",
-        help="Whether all ranks of the run that this host has ended within seconds; absent where "
-        "none has, and where that is not known.",
-        type="gauge",
-    )
+    killed, together = family_of(OutOfMemory), family_of(EndedTogether)
     compiling = Family(
         name="warmwatch_run_compiling_start_timestamp_seconds",
         help="Since when the run compiles: the first compile activity of any of its ranks, without "
@@ -263,7 +196,7 @@ def end_families(snapshot: Snapshot) -> Iterator[Family]:
         for view in run.ranks:
             who = {"run": run.run, "rank": str(view.rank)}
             if how := view.end:
-                ended.add(Labels({**who, "end": how, "exit_code": _exit_code(view)}), 1)
+                ended.add(Labels({**who, "end": how, **_cause(view)}), 1)
             killed.add(Labels(who), view.oom_killed)
     yield ended
     yield killed
@@ -271,6 +204,10 @@ def end_families(snapshot: Snapshot) -> Iterator[Family]:
     yield compiling
 
 
-def _exit_code(view: RankView) -> str:
-    code = view.figures.life.exit_code
-    return "" if code is None else str(code)
+def _cause(view: RankView) -> dict[str, str]:
+    life = view.figures.life
+    return {
+        "exit_code": "" if life.exit_code is None else str(life.exit_code),
+        "signal": life.signal or "",
+        "exception": life.exception or "",
+    }

@@ -48,10 +48,10 @@ class Sender:
 
     def latest(self) -> Snapshot:
         """The latest Snapshot with this export's health; the same object until either changes."""
-        read, health, known = self._read(), self._health, self._latest
-        if known is None or known[0] is not read or known[1] is not health:
-            self._latest = known = (read, health, replace(read, exports=(health,)))
-        return known[2]
+        read, health, row = self._read(), self._health, self._latest
+        if row is None or row[0] is not read or row[1] is not health:
+            self._latest = row = (read, health, replace(read, exports=(health,)))
+        return row[2]
 
     def start(self) -> None:
         """Start sending in a daemon thread."""

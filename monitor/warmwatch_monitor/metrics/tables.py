@@ -5,6 +5,7 @@ registries.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -12,6 +13,7 @@ from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
 from warmwatch_monitor.metrics import gpu, host, rank
+from warmwatch_monitor.metrics.daemon import DaemonSeries
 from warmwatch_monitor.metrics.families import Distribution, Family, Labels
 from warmwatch_monitor.metrics.text import encode
 from warmwatch_monitor.model import Snapshot
@@ -30,10 +32,15 @@ def families(snapshot: Snapshot, version: str | None = None) -> Iterator[Family]
 
 
 def render(
-    snapshot: Snapshot, accept: str | None, *, version: str | None = None
+    snapshot: Snapshot,
+    accept: str | None,
+    *,
+    version: str | None = None,
+    daemon: DaemonSeries | None = None,
 ) -> tuple[bytes, str]:
     """The body of ``/metrics`` and its content type, negotiated from the ``Accept`` header."""
-    return encode(families(snapshot, version), accept)
+    own = daemon.families(snapshot) if daemon else ()
+    return encode(chain(families(snapshot, version), own), accept)
 
 
 class SnapshotCollector(Collector):
@@ -67,7 +74,7 @@ def _histogram(
     family: Family, labels: Labels, column: str, value: Distribution
 ) -> Iterator[Sample]:
     own = labels.with_own(family.label, column)
-    bounds = (*map(floatToGoString, family.bounds), "+Inf")
+    bounds = (*map(floatToGoString, family.bounds if value.upto else ()), "+Inf")
     for bound, count in zip(bounds, (*value.upto, value.count), strict=True):
         yield Sample(f"{family.name}_bucket", {**own, "le": bound}, count)
     yield Sample(f"{family.name}_count", own, value.count)

@@ -48,13 +48,15 @@ def content_type(accept: str | None) -> str:
 
     The library accepts any version and returns it unchanged.
     """
-    known = [one for one in (accept or "").split(",") if _is_written(one)]
-    return str(choose_encoder(",".join(known))[1])
+    names = [name for name in (accept or "").split(",") if _is_written(name)]
+    return str(choose_encoder(",".join(names))[1])
 
 
 def _is_written(accepted: str) -> bool:
     kind, *parameters = (part.strip() for part in accepted.split(";"))
-    versions = [one.partition("=")[2] for one in parameters if one.startswith("version=")]
+    versions = [
+        parameter.partition("=")[2] for parameter in parameters if parameter.startswith("version=")
+    ]
     return all(version in _VERSIONS.get(kind, ()) for version in versions)
 
 
@@ -101,7 +103,8 @@ def _histograms(family: Family) -> Iterator[str]:
         assert isinstance(value, Distribution)
         before, after = labels.around(label)
         own = f"{before}{pair(label, column)}"
-        for bound, count in zip(bounds, (*value.upto, value.count), strict=True):
+        names = bounds if value.upto else bounds[-1:]
+        for bound, count in zip(names, (*value.upto, value.count), strict=True):
             yield f"{name}_bucket{{{own},{bound}{after}}} {number(count)}"
         yield f"{name}_count{{{own}{after}}} {number(value.count)}"
         yield f"{name}_sum{{{own}{after}}} {number(value.sum)}"

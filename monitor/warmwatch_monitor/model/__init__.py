@@ -30,12 +30,35 @@ if TYPE_CHECKING:
         REASONS,
     )
     from warmwatch.shared.record.stack_file import INNERMOST, Frame, Stacks, ThreadStack
+    from warmwatch_monitor.figures.compile import (
+        OF_GRAPHS,
+        Compile,
+        CompilingWorkers,
+        Counted,
+        Estimate,
+        OpenActivity,
+        Workers,
+    )
+    from warmwatch_monitor.figures.machine import (
+        Compiler,
+        ExportHealth,
+        Host,
+        Refusal,
+        SourceHealth,
+    )
+    from warmwatch_monitor.figures.rank import (
+        LimitedBy,
+        MemoryGrowth,
+        Place,
+        Slower,
+        SlowerPeriod,
+        WorkersMemory,
+    )
+    from warmwatch_monitor.figures.training import BACKENDS, Pauses, WarmupSpan
     from warmwatch_monitor.model.causes import SlowRank, slow_rank, spread, with_laggard
     from warmwatch_monitor.model.figures import (
-        BACKENDS,
         Agent,
         Baseline,
-        Compile,
         Done,
         EarlierWarmup,
         Figures,
@@ -43,13 +66,24 @@ if TYPE_CHECKING:
         Life,
         Log,
         Memory,
-        OpenActivity,
         Progress,
         RankHistory,
         Stretch,
         Underway,
         Who,
         beyond_steady_seconds,
+    )
+    from warmwatch_monitor.model.journal import (
+        Beginning,
+        CacheLookup,
+        Compilation,
+        Cost,
+        CudagraphSkip,
+        Fallback,
+        GraphBreak,
+        LongStep,
+        Recompile,
+        Spill,
     )
     from warmwatch_monitor.model.machine import (
         GpuReading,
@@ -59,22 +93,14 @@ if TYPE_CHECKING:
         Signs,
     )
     from warmwatch_monitor.model.records import (
+        BEGIN,
         FEWEST_STEPS,
-        OF_GRAPHS,
-        Beginning,
-        Compilation,
-        Cost,
-        CudagraphSkip,
+        CacheBypass,
         Death,
-        Fallback,
         FunctionCost,
-        GraphBreak,
-        LongStep,
         Owner,
-        Recompile,
         Recordings,
         RecordReading,
-        Spill,
         VaryingDim,
         WorkerCompilations,
         began_launch,
@@ -91,44 +117,24 @@ if TYPE_CHECKING:
         any_compiling,
         incomplete,
         limit_of,
-        of_owner,
         why_left_out,
     )
     from warmwatch_monitor.model.steps import (
         BUCKET_SECONDS,
         DTYPE,
         Lengths,
-        Pauses,
         Steps,
         Utilization,
         Warmups,
         Worth,
     )
-    from warmwatch_monitor.published import (
-        Compiler,
-        CompilingWorkers,
-        Counted,
-        Estimate,
-        ExportHealth,
-        Host,
-        LimitedBy,
-        MemoryGrowth,
-        Place,
-        Refusal,
-        Slower,
-        SlowerPeriod,
-        SourceHealth,
-        WarmupSpan,
-        Workers,
-        WorkersMemory,
-    )
 
 # the one that loads least comes first
 _MODULES = (
-    "warmwatch_monitor.published",
+    *(f"warmwatch_monitor.figures.{name}" for name in ("machine", "rank", "training", "compile")),
     *(f"{__name__}.{name}" for name in ("machine", "snapshot")),
     "warmwatch.shared.record",
-    *(f"{__name__}.{name}" for name in ("records", "steps", "figures", "causes")),
+    *(f"{__name__}.{name}" for name in ("journal", "records", "steps", "figures", "causes")),
     "warmwatch.shared.record.stack_file",
 )
 
@@ -137,8 +143,8 @@ def __getattr__(name: str) -> Any:
     """A name that is not here yet: all names of the first module that has it are from now on."""
     if not name.startswith("_") and f"{__name__}.{name}" not in _MODULES:
         for module in _MODULES:
-            found = vars(import_module(module))
-            if name in found:
-                globals().update((key, found[key]) for key in found if not key.startswith("_"))
-                return found[name]
+            values = vars(import_module(module))
+            if name in values:
+                globals().update((key, values[key]) for key in values if not key.startswith("_"))
+                return values[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

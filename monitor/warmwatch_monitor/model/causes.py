@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted
 from warmwatch.shared.record import Slot
+from warmwatch_monitor.figures.machine import Host
+from warmwatch_monitor.figures.rank import Spread
 from warmwatch_monitor.model.machine import HARMLESS, GpuReading
 from warmwatch_monitor.model.snapshot import RankView
-from warmwatch_monitor.published import Host, Spread
 
 # Times the load or the step length; shares of the time, the clock or the limit.
 _LOADED, _SLOW, _WAITING, _SAVING, _STOLEN, _CLOCKED, _CAPPED = 1.2, 1.1, 0.2, 0.2, 0.1, 0.9, 0.95
@@ -45,7 +46,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     retries: int | None = None
     clock_hertz: float | None = None
     limit_watts: float | None = None
-    throttled: tuple[str, ...] = ()
+    throttled: tuple[str, ...] | None = None
     others: int | None = None
 
 
@@ -68,27 +69,20 @@ def surroundings_of(slot: Slot, gpus: Sequence[GpuReading], host: Host | None) -
         retries=counts.allocator_retries - 1 if counts.allocator_retries else None,
         clock_hertz=_clock_hertz(gpus),
         limit_watts=_limit_watts(gpus),
-        throttled=tuple(sorted(_throttled(gpus))),
+        throttled=tuple(sorted(_throttled(gpus))) if gpus else None,
         others=_processes(gpus),
     )
 
 
-def causes_since(before: Surroundings | None, now: Surroundings) -> Iterator[str]:
-    """Differences that make steps longer, most certain first; empty if none is known.
-
-    ``before``: ``None`` if no poll saw the rank while it was faster.
-    """
-    changes = list(_changed(before, now)) if before is not None else []
-    known = set(before.throttled) if before else HARMLESS
-    if throttled := [reason for reason in now.throttled if reason not in known]:
-        changes.append(f"GPU throttled ({', '.join(throttled)})")
+def causes_since(before: Surroundings, now: Surroundings) -> Iterator[str]:
+    """Differences that make steps longer, most certain first; empty if none is known."""
+    changes = list(_changed(before, now))
     yield from changes
-    earlier = before.load if before and before.load else 0.0
-    if now.load and now.cpus and now.load > _LOADED * now.cpus:
-        if now.load > _LOADED * earlier:
+    if before.load is not None and now.load and now.cpus and now.load > _LOADED * now.cpus:
+        if now.load > _LOADED * before.load:
             yield f"load {now.load:.1f} on {now.cpus} CPUs"
-        elif not changes and now.load >= earlier:  # shares of the CPUs may have changed
-            yield f"load {now.load:.1f} on {now.cpus} CPUs ({earlier:.1f} before)"
+        elif not changes and now.load >= before.load:  # shares of the CPUs may have changed
+            yield f"load {now.load:.1f} on {now.cpus} CPUs ({before.load:.1f} before)"
 
 
 def _changed(before: Surroundings, now: Surroundings) -> Iterator[str]:
@@ -103,13 +97,16 @@ def _changed(before: Surroundings, now: Surroundings) -> Iterator[str]:
     stolen = _stolen(before, now)
     if stolen > _STOLEN:
         yield f"the hypervisor takes {100 * stolen:.0f} % of the CPU time (steal)"
+    more = set(now.throttled or ()).difference(before.throttled or ())
+    if more and before.throttled is not None:
+        yield f"GPU throttled ({', '.join(sorted(more))})"
 
 
 def _changed_in_program(before: Surroundings, now: Surroundings) -> Iterator[str]:
     """Changes in the program's own behaviour."""
     if now.fallbacks > before.fallbacks:
         more = counted(now.fallbacks - before.fallbacks, "more function")
-        yield f"new inputs of {more} run eagerly"  # at the recompile limit, or by a setting
+        yield f"calls of {more} run eagerly"
     if now.breaks > before.breaks:
         yield counted(now.breaks - before.breaks, "more graph break")
     if before.tokens and now.tokens > before.tokens:
@@ -141,10 +138,10 @@ def _new_share(before_ns: int, now_ns: int, before: Surroundings, now: Surroundi
 
 def spread(ranks: Iterable[RankView], read: Callable[[RankView], float | None]) -> Spread | None:
     """The spread of ``read`` over ``ranks``; ``None`` if fewer than two ranks have a value."""
-    known = [(value, view.rank) for view in ranks if (value := read(view)) is not None]
-    if len(known) < 2:
+    pairs = [(value, view.rank) for view in ranks if (value := read(view)) is not None]
+    if len(pairs) < 2:
         return None
-    (least, least_rank), (greatest, greatest_rank) = min(known), max(known)
+    (least, least_rank), (greatest, greatest_rank) = min(pairs), max(pairs)
     return Spread(min=least, min_rank=least_rank, max=greatest, max_rank=greatest_rank)
 
 
@@ -166,13 +163,13 @@ def slow_rank(ranks: Sequence[RankView]) -> SlowRank | None:
     Ranks in lockstep are not compared: a difference is that of their step marks. The one that the
     others wait for is found by :func:`with_laggard`.
     """
-    known = [(length, view) for view in ranks if (length := view.figures.steps.length)]
-    if len(known) < 2 or len(known) < len(ranks):
+    pairs = [(length, view) for view in ranks if (length := view.figures.steps.length)]
+    if len(pairs) < 2 or len(pairs) < len(ranks):
         return None
     from statistics import median  # loads five other modules, and few runs need it
 
-    longest, slow = max(known, key=lambda pair: pair[0])
-    others = [(length, view) for length, view in known if view is not slow]
+    longest, slow = max(pairs, key=lambda pair: pair[0])
+    others = [(length, view) for length, view in pairs if view is not slow]
     ratio = longest / median(length for length, _ in others)
     apart = median(view.figures.steps.count for _, view in others) - slow.figures.steps.count
     if ratio < _SLOW or abs(apart) <= _LOCKSTEP:
@@ -182,24 +179,24 @@ def slow_rank(ranks: Sequence[RankView]) -> SlowRank | None:
 
 def with_laggard(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
     """``ranks``, with the one that all others wait for in collectives named, if there is one."""
-    living = [one for one in ranks if one.living]
-    others = [one for one in living if not _waits(one)]
+    living = [rank for rank in ranks if rank.living]
+    others = [rank for rank in living if not _waits(rank)]
     if len(others) != 1 or len(living) < 2:
         return tuple(ranks)
     (last,) = others
     why = f", which {last.limited_by.subject} limits" if last.limited_by else ""
-    differs = tuple(causes_among(last, [one for one in living if one is not last]))
+    differs = tuple(causes_among(last, [rank for rank in living if rank is not last]))
     waits = f"waits for rank {last.rank}{why}"
     more = len(living) - 1
     waiting = "other rank waits" if more == 1 else f"other {more} ranks wait"
     holds = f"the {waiting} for rank {last.rank}"
 
-    def named(one: RankView) -> RankView:
-        known = one.limited_by
-        if known is None or not one.living:
-            return one
-        words = (*known.evidence, holds) if one is last else (waits, *known.evidence)
-        return replace(one, limited_by=replace(known, evidence=(*words, *differs)))
+    def named(view: RankView) -> RankView:
+        limit = view.limited_by
+        if limit is None or not view.living:
+            return view
+        parts = (*limit.evidence, holds) if view is last else (waits, *limit.evidence)
+        return replace(view, limited_by=replace(limit, evidence=(*parts, *differs)))
 
     return tuple(map(named, ranks))
 
@@ -240,8 +237,12 @@ def _median(values: Iterable[float | None]) -> float | None:
     """``None`` if any value is unknown."""
     from statistics import median
 
-    known = list(values)
-    return median(one for one in known if one is not None) if known and None not in known else None
+    numbers = list(values)
+    return (
+        median(number for number in numbers if number is not None)
+        if numbers and None not in numbers
+        else None
+    )
 
 
 def _queued(view: RankView) -> float | None:
@@ -263,8 +264,8 @@ def _waiting(view: RankView) -> float | None:
 
 def _clock_hertz(gpus: Sequence[GpuReading]) -> float | None:
     """The SM clock of the slowest GPU."""
-    known = [hertz for gpu in gpus if (hertz := dict(gpu.clocks_hertz).get("sm"))]
-    return min(known, default=None)
+    values = [hertz for gpu in gpus if (hertz := dict(gpu.clocks_hertz).get("sm"))]
+    return min(values, default=None)
 
 
 def _limit_watts(gpus: Sequence[GpuReading]) -> float | None:
@@ -279,5 +280,5 @@ def _throttled(gpus: Sequence[GpuReading]) -> set[str]:
 
 def _processes(gpus: Sequence[GpuReading]) -> int | None:
     """The number of processes on the GPU with the most."""
-    known = [len(gpu.processes) for gpu in gpus if gpu.processes is not None]
-    return max(known, default=None)
+    numbers = [len(gpu.processes) for gpu in gpus if gpu.processes is not None]
+    return max(numbers, default=None)

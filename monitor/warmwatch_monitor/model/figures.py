@@ -7,100 +7,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Annotated
 
 from msgspec import Struct, field
 
-from warmwatch_monitor.model.records import (
-    OF_GRAPHS,
-    Compilation,
-    CompileTarget,
-    Death,
-    Journaled,
+from warmwatch_monitor.figures.compile import (
+    Compile,
+    CompileLimit,
+    CompileWorkers,
+    CompilingWorkers,
 )
-from warmwatch_monitor.model.steps import Pauses, Steps, Warmups, Worth
-from warmwatch_monitor.published import CompilingWorkers, Counted, Place, Workers
-
-
-class OpenActivity(Struct, frozen=True, kw_only=True):
-    """Compile activity in progress; of a rank that has ended, the one that its end cut off.
-
-    Attributes:
-        began_at: its begin. seconds: since then. phase: one of PHASES; ``None`` if not reported.
-        counted: its progress, if PyTorch counts the items of the current phase.
-    """
-
-    began_at: float
-    seconds: float
-    phase: str | None = None
-    counted: Counted | None = None
-
-
-class Compile(Struct, frozen=True, kw_only=True):
-    """Activity of the rank's compiler so far. A count is ``None`` if this torch has none.
-
-    Attributes:
-        begun: whether any activity has begun, ended or not. open: the one in progress.
-        last_end_at: when the last one ended.
-        phase_seconds: exclusive time of each of PHASES, the activity in progress included;
-        seconds: all of it.
-        compilations: by kind, of KINDS those that its torch counts. recompiles: by category.
-        graphs, graph_breaks, failures: as Dynamo counts them.
-        recompiles_after_warm: those of a rank that had been warm.
-        fallbacks: frames that hit the recompile limit; their new inputs run eagerly.
-        cache_hits, cache_misses: by cache.
-        graphs_before: graphs that Dynamo had captured before the agent attached.
-        precompiled: ahead-of-time artifacts in use, of PRECOMPILED; ``None``: not known.
-        wrappers: how many functions and modules the user passed to ``torch.compile``.
-        disabled: which of DISABLED turns compilation off; ``None`` if it is on or this is not
-        known. cudagraph_skips: how often CUDA graphs were requested and skipped.
-        new_instances: first compilations of a module whose class was compiled for another before.
-        disabled_since_step: the last step before ``disabled`` changed. eager_calls, refused_calls:
-        calls of compiled functions that a stance ran eagerly or refused; ``*_since``: the step of
-        the first one. uncompiled_evaluations: evaluations in which no compiled function was called.
-        background_since: begin of the oldest compilation in progress on a thread that the steps do
-        not wait for; ``None`` where there is none. background_seconds: time of all such
-        compilations, added up over threads; background_for_seconds: since ``background_since``.
-    """
-
-    begun: bool = False
-    open: OpenActivity | None = None
-    last_end_at: float | None = None
-    seconds: float = 0.0
-    phase_seconds: Mapping[str, float] = field(default_factory=dict)
-    compilations: Mapping[str, int] | None = None
-    recompiles: Mapping[str, int] | None = None
-    graphs: int | None = None
-    graph_breaks: int | None = None
-    failures: int | None = None
-    recompiles_after_warm: int | None = None
-    fallbacks: int | None = None
-    cache_hits: Mapping[str, int] | None = None
-    cache_misses: Mapping[str, int] | None = None
-    graphs_before: int | None = None
-    precompiled: tuple[str, ...] | None = None
-    wrappers: int | None = None
-    disabled: str | None = None
-    cudagraph_skips: int | None = None
-    new_instances: int | None = None
-    disabled_since_step: int | None = None
-    eager_calls: int | None = None
-    eager_calls_since: int | None = None
-    refused_calls: int | None = None
-    refused_calls_since: int | None = None
-    uncompiled_evaluations: int | None = None
-    background_since: float | None = None
-    background_seconds: float = 0.0
-    background_for_seconds: float | None = None
-
-    @property
-    def graphs_compiled(self) -> int | None:
-        """Compilations of graphs; excludes autotuning of kernels and recording of CUDA graphs."""
-        counts = self.compilations
-        return None if counts is None else sum(counts.get(kind, 0) for kind in OF_GRAPHS)
-
-    @property
-    def recompiles_total(self) -> int | None:
-        return None if self.recompiles is None else sum(self.recompiles.values())
+from warmwatch_monitor.figures.declared import figure
+from warmwatch_monitor.figures.rank import AgentErrors, Place
+from warmwatch_monitor.figures.training import (
+    TORCH_MEMORY,
+    AttachedAt,
+    CollectiveTimeout,
+    LastStepAge,
+    Pauses,
+    StateSince,
+    WorldSize,
+)
+from warmwatch_monitor.figures.units import Epoch, Seconds
+from warmwatch_monitor.model.journal import Compilation, CompileTarget
+from warmwatch_monitor.model.records import Death, Journaled
+from warmwatch_monitor.model.steps import Steps, Warmups, Worth
 
 
 class Underway(CompileTarget, frozen=True, kw_only=True):
@@ -157,23 +88,18 @@ def beyond_steady_seconds(steps: Steps) -> float | None:
     return touched.sum_seconds - touched.count * steady
 
 
-BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl", "other")
-
-
 class Who(Struct, frozen=True, kw_only=True):
     """Identity of the rank that the figures describe.
 
     Attributes:
         run, rank: its names. name: the run's as its user gave it, without the owner that ``run``
         may append. owner, owner_uid: the user who owns it.
-        world_size: ranks of the whole run, as its launcher reports.
         launch: a short name of this start of the run, unique among its starts.
-        expected_ranks: how many of them have the agent; ``None`` if the user did not set it.
-        attached_at: when the agent attached. attempt: restarts by the launcher, from 0.
+        attempt: restarts by the launcher, from 0.
         host, launcher, python, torch: as the agent found them.
         reported_gpus: uuids of its devices as CUDA spells them; empty until CUDA is up.
-        collective_timeout_seconds: after which its collectives give up, the shortest of its process
-        groups; collective_backend: of that one, such as ``nccl``.
+        collective_backend: of ``collective_timeout_seconds``, such as ``nccl``.
+        labels: what cluster software calls it, by label (``warmwatch.shared.deployment``).
     """
 
     run: str
@@ -181,62 +107,58 @@ class Who(Struct, frozen=True, kw_only=True):
     name: str | None = None
     owner: str | None = None
     owner_uid: int | None = None
-    world_size: int | None = None
+    world_size: WorldSize = None
     launch: str | None = None
-    expected_ranks: int | None = None
-    attached_at: float | None = None
+    expected_ranks: Annotated[int | None, figure("expected_ranks")] = None
+    """How many ranks of the run have the agent; absent unless the user sets it."""
+    attached_at: AttachedAt = None
     attempt: int | None = None
     host: str | None = None
     launcher: str | None = None
     python: str | None = None
     torch: str | None = None
     reported_gpus: tuple[str, ...] = ()
-    collective_timeout_seconds: float | None = None
+    collective_timeout_seconds: CollectiveTimeout = None
     collective_backend: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Stretch(Struct, frozen=True, kw_only=True):
-    """The compile activities of a rank since its last step, with the pauses between.
+    """The compile activities of a rank since its last step, with the pauses between."""
 
-    ``began_at``: the first one; ``seconds``: since then. ``compiler_seconds``: without the pauses;
-    ``None`` if not known.
+    began_at: Annotated[Epoch, figure("compiling_start_timestamp_seconds")]
+    """When the first compile activity since the last step of the rank began; absent where none has.
     """
-
-    began_at: float
     seconds: float
+    """Since then."""
     compiler_seconds: float | None = None
+    """Without the pauses; ``None`` if not known."""
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """Progress of the rank.
-
-    Attributes:
-        state_since: when its state began. quiet_seconds: since the last sign of progress: a step,
-        the end of an activity, or attaching. compiler_quiet_seconds: since the last activity
-        ended; ``None`` where none has. stall_limit_seconds: how long it may stay quiet before it
-        counts as stalled. batch_quiet_seconds: since the last batch was handed out.
-        open_seconds: of a rank that compiles, since its warm-up began, or since the last step
-        where that is later: another rank may have waited so long for it.
-        stretch: what it compiled since its last step; ``None`` if nothing, or if that
-        is not known.
-        last_step_age_seconds: of a living rank, since its last step. gap_seconds: since the last
-        step that came far later than usual, 0 if the next one does so now; ``None`` if that is long
-        ago or not known.
-        compile_limit_seconds: how long an activity may take before it counts as long;
-        compile_precedent_seconds: the earlier activity that sets this limit, ``None`` if none does.
-    """
+    """Progress of the rank."""
 
     quiet_seconds: float
-    state_since: float | None = None
+    """Since the last sign of progress: a step, the end of an activity, or attaching."""
+    state_since: StateSince = None
     compiler_quiet_seconds: float | None = None
-    stall_limit_seconds: float | None = None
+    """Since the last activity ended; ``None`` where none has."""
+    stall_limit_seconds: Annotated[Seconds | None, figure("stall_limit_seconds")] = None
+    """How long the rank may go without a step before it counts as stalled."""
     batch_quiet_seconds: float | None = None
+    """Since the last batch was handed out."""
     open_seconds: float | None = None
+    """Of a rank that compiles, since its warm-up began, or since the last step where that is later:
+    another rank may have waited so long for it."""
     stretch: Stretch | None = None
-    compile_limit_seconds: float | None = None
+    """What it compiled since its last step; ``None`` if nothing, or if that is not known."""
+    compile_limit_seconds: CompileLimit = None
     compile_precedent_seconds: float | None = None
-    last_step_age_seconds: float | None = None
+    """The earlier activity that sets this limit; ``None`` if none does."""
+    last_step_age_seconds: LastStepAge = None
     gap_seconds: float | None = None
+    """Since the last step that came far later than usual, 0 if the next one does so now; ``None``
+    if that is long ago or not known."""
 
 
 class Life(Struct, frozen=True, kw_only=True):
@@ -263,33 +185,29 @@ class Life(Struct, frozen=True, kw_only=True):
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """What CUDA's caching allocator held over the process's devices at the last poll.
+    """What CUDA's caching allocator held over the process's devices at the last poll."""
 
-    Attributes:
-        at: when. bytes: by MEMORY; peaks are those since the program's own last reset.
-    """
-
-    bytes: Mapping[str, int]
+    bytes: Annotated[Mapping[str, int], TORCH_MEMORY]
     at: float | None = None
+    """When it was read."""
 
 
 class Agent(Struct, frozen=True, kw_only=True):
-    """Health of the agent in the training: how complete its figures are.
-
-    Attributes:
-        version: of Warmwatch. missing: hook points that this torch does not have.
-        errors: its own, which it caught. lines_dropped: journal lines that it could not
-        write. lines_broken: journal lines that this monitor could not parse. unread_bytes: of the
-        journal, not read yet. skipped_bytes: never read, because the journal is too long.
-    """
+    """Health of the agent in the training: how complete its figures are."""
 
     version: str | None = None
+    """Of Warmwatch."""
     missing: tuple[str, ...] = ()
-    errors: int | None = None
-    lines_dropped: int | None = None
-    lines_broken: int | None = None
+    """Hook points that this torch does not have."""
+    errors: AgentErrors = None
+    lines_dropped: Annotated[int | None, figure("journal_dropped_lines_total")] = None
+    """Journal lines that the agent could not write."""
+    lines_broken: Annotated[int | None, figure("journal_lines_refused")] = None
+    """Lines of the rank's journal that cannot be read."""
     unread_bytes: int | None = None
+    """Of the journal, not read yet."""
     skipped_bytes: int | None = None
+    """Of the journal, never read, because it is too long."""
 
     @property
     def incomplete_bytes(self) -> int | None:
@@ -315,7 +233,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     agent: Agent
     log: Log = Log()
     pauses: Pauses = Pauses()
-    workers: Workers | None = None
+    workers: CompileWorkers = None
     memory: Memory | None = None
     worth: Worth = Worth()
     baseline: Baseline | None = None
@@ -348,8 +266,6 @@ class Done(Struct, frozen=True, kw_only=True):
     code: str | None = None
     cache: str | None = None
     seconds: float | None = None
-    evaluating: bool = False
-    category: str | None = None
 
 
 class EarlierWarmup(Struct, frozen=True, kw_only=True):
@@ -358,13 +274,12 @@ class EarlierWarmup(Struct, frozen=True, kw_only=True):
     Attributes:
         seconds: wall time, from its first compile activity to the end of its last.
         phase_seconds: of that, exclusive. compiled: in order; ``None`` if not all are known.
-        later: compilations after it. of_rank: it is from another rank of the same run.
+        of_rank: it is from another rank of the same run.
     """
 
     seconds: float
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     compiled: tuple[Done, ...] | None = None
-    later: tuple[Done, ...] = ()
     of_rank: bool = False
 
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 from msgspec import Struct
 
-from warmwatch_monitor.published import GpuValues, Process, WorkersMemory
+from warmwatch_monitor.figures.declared import figure
+from warmwatch_monitor.figures.machine import CLOCKS, ECC_ERRORS, GpuValues, Process
+from warmwatch_monitor.figures.rank import WorkersMemory
 
 # Of a GPU's utilization or a core: below it idles, above it works.
 IDLE_RATIO, WORKING_RATIO = 0.05, 0.5
@@ -28,7 +31,6 @@ class GpuReading(GpuValues, frozen=True, kw_only=True):
         at_ns: when it was read.
         nvlink_bytes: received by NVLink in a second, from GPM, since the last reading.
         read_energy_ns: when ``energy_joules`` was read.
-        clocks_hertz: by domain. throttled: by reason. ecc_errors: by kind, since the driver loaded.
         processes: pids on the host, which differ from those inside a container. process_ratios: of
         several processes, the share of the time in which each one's kernels ran, by pid.
     """
@@ -36,9 +38,10 @@ class GpuReading(GpuValues, frozen=True, kw_only=True):
     at_ns: int
     nvlink_bytes: float | None = None
     read_energy_ns: int | None = None
-    clocks_hertz: tuple[tuple[str, float], ...] = ()
-    throttled: tuple[tuple[str, bool], ...] = ()
-    ecc_errors: tuple[tuple[str, int], ...] = ()
+    clocks_hertz: Annotated[tuple[tuple[str, float], ...], CLOCKS] = ()
+    throttled: Annotated[tuple[tuple[str, bool], ...], figure("gpu_throttled", label="reason")] = ()
+    """1 for each reason that limits the clocks now, else 0; an idle GPU is not throttled."""
+    ecc_errors: Annotated[tuple[tuple[str, int], ...], ECC_ERRORS] = ()
     processes: tuple[int, ...] | None = None
     process_ratios: tuple[tuple[int, float], ...] = ()
 
@@ -104,11 +107,11 @@ def peak_flops(gpu: str, dtype: str) -> float | None:
 
     A MIG device or a vGPU is a part of a GPU; its share of the peak is not known.
     """
-    words = set(gpu.replace("-", " ").split())
-    if words & _ANOTHER or any(re.fullmatch(_SHARE, word) for word in words):
+    tokens = set(gpu.replace("-", " ").split())
+    if tokens & _ANOTHER or any(re.fullmatch(_SHARE, word) for word in tokens):
         return None
     for name, peaks in PEAKS.items():
-        if words.issuperset(name):
+        if tokens.issuperset(name):
             peak: float | None = getattr(peaks, dtype, None)
             return None if peak is None else peak * _TERA
     return None

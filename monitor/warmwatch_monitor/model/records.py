@@ -1,24 +1,30 @@
-"""What was read of the training processes' records: slot, journal lines, owner.
-
-The journal reports compilations, recompiles, graph breaks, fallbacks and long steps.
-"""
+"""What was read of the training processes' records: slot, sums of the journal, owner."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from warmwatch.shared.record import Identity, Slot
-from warmwatch_monitor.published import Place
+from warmwatch_monitor.figures.rank import Place
+from warmwatch_monitor.model.journal import (
+    Beginning,
+    Compilation,
+    Cost,
+    CudagraphSkip,
+    Fallback,
+    GraphBreak,
+    Located,
+    LongStep,
+    Recompile,
+    Spill,
+)
 
 FEWEST_STEPS = 10  # clean steps; a mean of fewer is too noisy
 
-# What counts as a compilation: one record of PyTorch's for one graph. Autotuning of a
-# kernel and recording of a CUDA graph are records too, but do not count.
-OF_GRAPHS = ("forward", "backward", "other")
-_BEGIN = ("forward", "other")
+BEGIN = ("forward", "other")  # the first record of a compilation
 
 
 class Recorded(Protocol):
@@ -37,78 +43,22 @@ def families(records: Sequence[Recorded]) -> list[list[int]]:
     under its id, until a forward has that id again (after ``torch._dynamo.reset()``). The cost of a
     recompile is the sum over its family, in every view.
     """
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     by_id: dict[str, list[int]] = {}
-    for at, one in enumerate(records):
-        known = by_id.get(one.id) if one.id else None
+    for at, recorded in enumerate(records):
+        numbers = by_id.get(recorded.id) if recorded.id else None
         again = (
-            one.kind in _BEGIN
-            and known
-            and any(records[k].kind in (one.kind, "backward") for k in known)
+            recorded.kind in BEGIN
+            and numbers
+            and any(records[k].kind in (recorded.kind, "backward") for k in numbers)
         )
-        if known is None or again:
-            found.append([at])
-            if one.id:
-                by_id[one.id] = found[-1]
+        if numbers is None or again:
+            groups.append([at])
+            if recorded.id:
+                by_id[recorded.id] = groups[-1]
         else:
-            known.append(at)
-    return found
-
-
-class Located(Struct, frozen=True, kw_only=True):
-    """What a function of the program caused.
-
-    ``name``, ``file``, ``line``: the function, its file's base name, and its line; all ``None``
-    where no function is known.
-    """
-
-    name: str | None = None
-    file: str | None = None
-    line: int | None = None
-
-
-class CompileTarget(Located, frozen=True, kw_only=True):
-    """A function that is compiled, and why.
-
-    Attributes:
-        kind: one of ``record.KINDS``; ``None`` as long as it is unknown. reason: why it is
-        recompiled, in PyTorch's words. category: one of ``record.REASONS``; both ``None`` for a
-        first compilation.
-        caller: of library code, the user's line that called it, such as ``train.py:31``; empty if
-        there is none; ``None`` for the user's own. dynamic: all sizes are dynamic, or none;
-        ``None``: those that have changed. of_class: of the module or optimizer that it runs for.
-        last_batch: the size of the last batch of an epoch and the usual one, if that changed.
-        anew: it is for a new instance, and an earlier one is gone.
-    """
-
-    kind: str | None = None
-    reason: str | None = None
-    category: str | None = None
-    caller: str | None = None
-    dynamic: bool | None = None
-    of_class: str | None = None
-    last_batch: tuple[int, int] | None = None
-    anew: bool = False
-
-
-class Cost(Struct, frozen=True, kw_only=True):
-    """Cost of one compilation, or of all compilations of a function; ``None`` if not reported.
-
-    Attributes:
-        phase_seconds: exclusive time of each of ``record.PHASES`` that took any.
-        ops: operators in its graph. guards: how many it has; guard_seconds: how long
-        checking them once takes. kernels: how many were compiled; slowest: the slowest ones, with
-        their seconds. allocated, reserved: bytes of CUDA's allocator at its end.
-    """
-
-    phase_seconds: Mapping[str, float] = field(default_factory=dict)
-    ops: int | None = None
-    guards: int | None = None
-    guard_seconds: float | None = None
-    kernels: int | None = None
-    slowest: tuple[tuple[str, float], ...] = ()
-    allocated: int | None = None
-    reserved: int | None = None
+            numbers.append(at)
+    return groups
 
 
 class Recordings(Located, frozen=True, kw_only=True):
@@ -155,69 +105,6 @@ class FunctionCost(Located, frozen=True, kw_only=True):
     caller: str | None = None
 
 
-class Compilation(CompileTarget, frozen=True, kw_only=True):
-    """One compilation, from a record's journal.
-
-    Attributes:
-        id: PyTorch's compile id, such as ``0/1``, where it gave one.
-        at_ns: when it ended. seconds: how long it took, ``None`` if PyTorch does not report it.
-        code: hash of the function's code. cache: ``hit``, ``miss``, or ``None`` without a lookup.
-        in_a_row: for how many steps in a row its function has compiled again; 0 if it has not.
-        failure: the exception's type where it failed. failure_reason: why, in PyTorch's words;
-        failure_hint: what PyTorch says that helps.
-        instance: which module of its class it is, where code of that class had been compiled for
-        another before: then this is a first compilation and no recompile.
-        cudagraph_skip: why it runs without CUDA graphs, in PyTorch's words.
-        after_warm: the rank had been warm before. What compiles in the first warm-up is part of it.
-        evaluating: it was made within an evaluation, so between steps. at_limit: its function had
-        reached the recompile limit: nothing was compiled.
-        backward: CUDA graphs of the backward. new_sizes: input sizes that got CUDA graphs in it;
-        recorded: graphs recorded in it; both ``None`` if unknown.
-        cost: further costs.
-    """
-
-    id: str | None
-    kind: str
-    at_ns: int
-    seconds: float | None = None
-    code: str | None = None
-    cache: str | None = None
-    failure: str | None = None
-    failure_reason: str | None = None
-    failure_hint: str | None = None
-    in_a_row: int = 0
-    instance: int | None = None
-    cudagraph_skip: str | None = None
-    after_warm: bool = False
-    evaluating: bool = False
-    at_limit: bool = False
-    backward: bool = False
-    new_sizes: int | None = None
-    recorded: int | None = None
-    cost: Cost | None = None
-
-
-class Beginning(CompileTarget, frozen=True, kw_only=True):
-    """The begin of compile activity, from a journal: when, and by which event, in PyTorch's words.
-
-    ``code``: hash of the function's code. The function is known from the start if Dynamo or another
-    compiler than PyTorch's compiles it; ``kind`` only of the latter. ``id``: PyTorch's compile id.
-    ``backward``: it is the backward of the function, whose forward has the same id.
-    """
-
-    at_ns: int
-    what: str | None = None
-    code: str | None = None
-    id: str | None = None
-    backward: bool = False
-
-
-class Recompile(CompileTarget, frozen=True, kw_only=True):
-    """The begin of a recompile, from a record's journal: its function and reason."""
-
-    at_ns: int
-
-
 class VaryingDim(Located, frozen=True, kw_only=True):
     """A dimension that caused recompiles of a function, over the journal as far as it was read.
 
@@ -250,125 +137,12 @@ class VaryingDim(Located, frozen=True, kw_only=True):
     since_steps: int = 0
 
 
-class GraphBreak(Located, frozen=True, kw_only=True):
-    """A reason for graph breaks in Dynamo, and how often it occurred so far.
+class CacheBypass(Struct, frozen=True, kw_only=True):
+    """A compile cache that stored no graph, and how often: ``reason`` in PyTorch's words."""
 
-    ``name``, ``file``, ``line``: the place; of several places the last. library: it is not in the
-    user's own code. hint: what PyTorch says that helps. whole: PyTorch leaves all of the function
-    to Python.
-    """
-
+    cache: str
     reason: str
-    count: int
-    library: bool = False
-    hint: str | None = None
-    whole: bool = False
-
-
-class Fallback(Located, frozen=True, kw_only=True):
-    """A function of which some calls run eagerly, from a record's journal.
-
-    Attributes:
-        at_ns: when. step: how many steps there were; its new inputs run eagerly from then on.
-        id: of the compilation that PyTorch refused. limit: the
-        limit that it hit, ``setting`` the config's name for it; ``flex_attention``: the function
-        calls that uncompiled. score_bytes: of the scores of its first such call.
-        main_limit: the main thread's limit, if its own thread has another one.
-        reason, category: why the call that was refused fits no entry. inputs: tensors of that call,
-        in words.
-        variants: how many ``variants_of`` (``parameters``, ``modules``) need an entry each.
-        in_a_row: for how many steps in a row it had compiled again. in_steps: the number of steps
-        that compiled it. isolates: ``torch.compile`` can set a limit for it alone. anew: as of
-        ``CompileTarget``.
-    """
-
-    at_ns: int
-    step: int
-    limit: int | None = None
-    setting: str | None = None
-    id: str | None = None
-    score_bytes: int | None = None
-    main_limit: int | None = None
-    reason: str | None = None
-    category: str | None = None
-    inputs: str | None = None
-    variants: int | None = None
-    variants_of: str | None = None
-    in_a_row: int = 0
-    in_steps: int | None = None
-    dynamic: bool | None = None
-    isolates: bool = False
-    anew: bool = False
-
-
-class Spill(Struct, frozen=True, kw_only=True):
-    """A Triton kernel that spills registers, from a record's journal.
-
-    Attributes:
-        kernel: its name. registers: how many of each thread, as the driver counts them. seconds: of
-        one launch, as PyTorch measured it while it tuned the kernel; ``None`` if it did not.
-    """
-
-    kernel: str
-    registers: int
-    seconds: float | None = None
-
-
-class CudagraphSkip(Located, frozen=True, kw_only=True):
-    """CUDA graphs left out as a graph ran, from a record's journal: no compilation has the reason.
-
-    Attributes:
-        at_ns: when. reason: PyTorch's words. name, file, line: of the user's, what makes it so.
-    """
-
-    at_ns: int
-    reason: str
-
-
-class LongStep(Struct, frozen=True, kw_only=True):
-    """A step without compile activity that came far later than usual, from a record's journal.
-
-    Attributes:
-        at_ns: when it ended. step: which one. seconds: since the previous one. usual_seconds: the
-        median then. saving_seconds, evaluating_seconds, data_seconds: the part that the training
-        reported as saving, evaluating and waiting for batches; between_cells_seconds: in which no
-        cell of its notebook ran.
-        batches: delivered in it, ``batches_usual`` in a usual step; each ``None`` where
-        there was none. left_out: how many others the journal left out before it.
-    """
-
-    at_ns: int
-    step: int
-    seconds: float
-    usual_seconds: float
-    saving_seconds: float = 0.0
-    evaluating_seconds: float = 0.0
-    between_cells_seconds: float = 0.0
-    data_seconds: float | None = None
-    batches: int | None = None
-    batches_usual: float | None = None
-    left_out: int = 0
-
-
-class CompileCauses(Struct, frozen=True, kw_only=True):
-    """Compile causes from one journal, oldest first.
-
-    ``late``: the recompiles after the rank was warm. ``skips``: skipped CUDA
-    graphs, except those that a compilation reports.
-    """
-
-    compilations: tuple[Compilation, ...] = ()
-    late: tuple[Compilation, ...] = ()
-    breaks: tuple[GraphBreak, ...] = ()
-    fallbacks: tuple[Fallback, ...] = ()
-    skips: tuple[CudagraphSkip, ...] = ()
-
-    @property
-    def recompiles(self) -> tuple[Compilation, ...]:
-        return tuple(one for one in self.compilations if one.category is not None)
-
-
-NOTHING = CompileCauses()
+    count: int = 1
 
 
 class Owner(Struct, frozen=True, kw_only=True):
@@ -427,18 +201,22 @@ class Journaled(Struct, frozen=True, kw_only=True):
 
     Attributes:
         compilations, fallbacks: the last ones, oldest first. skips: of CUDA graphs, except those
-        that a compilation reports.
+        that a compilation reports. dearest: the compilation with a remedy that took longest;
+        dearest_seconds: with what belongs to it. strict_exports: the sum of all.
         breaks: reasons of graph breaks, in the order of the journal.
         varying: dimensions that caused recompiles.
         functions: the cost of each, as far as the journal was read, most expensive first; ``None``
         if no journal was read.
         recordings: the CUDA graphs of each compilation. spills: kernels that spill registers.
         long_steps: the longest of those that were far longer than usual and did not compile, and
-        the last ones.
+        the last ones. bypasses: of compile caches, by cache and reason.
         methods: of the modules passed to ``torch.compile``, beside ``forward``.
     """
 
     compilations: tuple[Compilation, ...] = ()
+    dearest: Compilation | None = None
+    dearest_seconds: float = 0.0
+    strict_exports: FunctionCost = FunctionCost()
     fallbacks: tuple[Fallback, ...] = ()
     skips: tuple[CudagraphSkip, ...] = ()
     breaks: tuple[GraphBreak, ...] = ()
@@ -446,6 +224,7 @@ class Journaled(Struct, frozen=True, kw_only=True):
     functions: tuple[FunctionCost, ...] | None = None
     recordings: tuple[Recordings, ...] = ()
     spills: tuple[Spill, ...] = ()
+    bypasses: tuple[CacheBypass, ...] = ()
     long_steps: tuple[LongStep, ...] = ()
     methods: tuple[str, ...] = ()
 

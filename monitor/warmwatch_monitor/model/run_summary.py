@@ -12,31 +12,13 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from warmwatch_monitor.model.records import CompileTarget, Death
+from warmwatch_monitor.model.journal import CompileTarget, Wrapping
+from warmwatch_monitor.model.records import Death
 
 FARTHEST = 2**37  # seconds: every calendar can show this date
 Epoch = Annotated[float, Meta(ge=0, le=FARTHEST)]
 
 OUT_OF_SIGHT = 150.0  # seconds: a daemon writes what lives once a minute
-
-
-class Wrapping(Struct, frozen=True, kw_only=True):
-    """How `torch.compile` was called, each way once."""
-
-    mode: str = "default"
-    """The argument `mode`; `default` if it was not given."""
-    backend: str = "inductor"
-    """The argument `backend`."""
-    dynamic: bool | None = None
-    """The argument `dynamic`; null if it was not given."""
-    fullgraph: bool = False
-    """The argument `fullgraph`."""
-    options: tuple[str, ...] = ()
-    """Names of the options that were set, with a short hash of each value."""
-    library: str | None = None
-    """The package that called it, such as that of a trainer; null if the user's code did."""
-    count: int = 1
-    """1: each process records a way once. `compile.wrappers` of `/status` counts calls."""
 
 
 class Provenance(Struct, frozen=True, kw_only=True):

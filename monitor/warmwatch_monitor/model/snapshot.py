@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from operator import is_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from warmwatch.shared.states import ENDED, WARM, State
-from warmwatch_monitor.model.machine import GpuReading, ObservedTraining, ProcessReading
-from warmwatch_monitor.published import (
-    Estimate,
-    ExportHealth,
-    Host,
+from warmwatch_monitor.figures.compile import Energy, Estimate
+from warmwatch_monitor.figures.declared import figure
+from warmwatch_monitor.figures.machine import ExportHealth, Host, Refusal, SourceHealth
+from warmwatch_monitor.figures.rank import (
     LimitedBy,
     MemoryGrowth,
-    Refusal,
     Slower,
     SlowerPeriod,
-    SourceHealth,
     WorkersMemory,
 )
+from warmwatch_monitor.model.machine import GpuReading, ObservedTraining, ProcessReading
 
 if TYPE_CHECKING:
     from warmwatch.shared.verdict import Judgement
@@ -57,6 +55,7 @@ class RankView(Struct, frozen=True, kw_only=True):
         spending: ``None`` where no energy was measured.
         reading: the record that it was made from, for state that spans polls;
         exports and views never read it, and a rank on another host has none.
+        compiling_child: the run of a child process that compiles; ``None`` without one.
         working_ns: when its process or its GPUs were last seen to work, 0 where they never were.
         idle_seconds: for how long its process, its compilers and its GPUs have all been idle;
         ``None`` if not known.
@@ -75,6 +74,7 @@ class RankView(Struct, frozen=True, kw_only=True):
     gpus: tuple[GpuReading, ...] = ()
     spending: Spending | None = None
     reading: RecordReading | None = None
+    compiling_child: str | None = None
     working_ns: int = 0
     idle_seconds: float | None = None
     estimate: Estimate | None = None
@@ -138,18 +138,19 @@ class RankView(Struct, frozen=True, kw_only=True):
         return self.figures.compile.seconds * gpus if gpus else None
 
     @property
-    def compile_joules(self) -> float | None:
-        """Energy of its GPUs while it compiled; ``None`` if not measured."""
+    def energy(self) -> Energy | None:
+        """What its GPUs spent; ``None`` where no energy was measured."""
         spent = self.spending
-        if spent is None or (self.figures.compile.begun and not spent.compile_seconds):
+        if spent is None:
             return None
-        return spent.compile_joules
-
-    @property
-    def joules_per_clean_step(self) -> float | None:
-        """Energy of its GPUs per clean step; ``None`` if not measured."""
-        spent = self.spending
-        return spent.clean_joules / spent.clean_steps if spent and spent.clean_steps else None
+        unseen = self.figures.compile.begun and not spent.compile_seconds
+        return Energy(
+            compile_joules=None if unseen else spent.compile_joules,
+            covered_seconds=spent.compile_seconds,
+            joules_per_clean_step=spent.clean_joules / spent.clean_steps
+            if spent.clean_steps
+            else None,
+        )
 
 
 def limit_of(ranks: Mapping[int, LimitedBy | None]) -> LimitedBy | None:
@@ -157,11 +158,15 @@ def limit_of(ranks: Mapping[int, LimitedBy | None]) -> LimitedBy | None:
 
     The evidence has how many ranks that is, or which one; ``None`` if no rank has a limit.
     """
-    counts = Counter(one.verdict for one in ranks.values() if one is not None)
+    counts = Counter(limited_by.verdict for limited_by in ranks.values() if limited_by is not None)
     # ranks that only wait in collectives are no cause
     waiting = counts.pop("communication", 0) if len(counts) > 1 else 0
     most = max(counts, key=lambda verdict: counts[verdict], default=None)
-    shown = {rank: one for rank, one in ranks.items() if one and one.verdict == most}
+    shown = {
+        rank: limited_by
+        for rank, limited_by in ranks.items()
+        if limited_by and limited_by.verdict == most
+    }
     if not shown:
         return None
     rank, limit = max(shown.items(), key=lambda item: item[1].share or 0.0)
@@ -193,9 +198,9 @@ class RunView(Struct, frozen=True, kw_only=True):
     @property
     def attached_at(self) -> float | None:
         """When the latest of its ranks attached; ``None`` if that is not known for one of them."""
-        known = [view.figures.who.attached_at for view in self.ranks]
-        times = [at for at in known if at is not None]
-        return max(times) if len(times) == len(known) else None
+        values = [view.figures.who.attached_at for view in self.ranks]
+        times = [at for at in values if at is not None]
+        return max(times) if len(times) == len(values) else None
 
     @property
     def living(self) -> tuple[RankView, ...]:
@@ -214,16 +219,16 @@ class RunView(Struct, frozen=True, kw_only=True):
             return None
         furthest = max(view.figures.steps.count for view in living)
         counted = [
-            one
+            stretch
             for view in living
             if view.judgement.compiling or view.figures.steps.count >= furthest - 1
-            if (one := view.figures.progress.stretch) is not None
+            if (stretch := view.figures.progress.stretch) is not None
         ]
         if not counted:
             return None
-        known = [one.compiler_seconds for one in counted if one.compiler_seconds is not None]
-        first = max(counted, key=lambda one: one.seconds)
-        return replace(first, compiler_seconds=max(known, default=None))
+        values = [item.compiler_seconds for item in counted if item.compiler_seconds is not None]
+        first = max(counted, key=lambda value: value.seconds)
+        return replace(first, compiler_seconds=max(values, default=None))
 
     def with_ranks(self, ranks: Iterable[RankView]) -> RunView:
         """The run with these versions of its ranks; the same object if none of them changed."""
@@ -265,7 +270,7 @@ def incomplete(snapshot: Snapshot) -> str | None:
     A snapshot without a source of records, as of a fleet, is complete. So is one that leaves out
     only what users have beyond their own limits: no user can hide that another's run is unknown.
     """
-    health = next((one for one in snapshot.sources if one.source == "records"), None)
+    health = next((source for source in snapshot.sources if source.source == "records"), None)
     if health is not None and not health.up:
         return f"the records cannot be read: {health.error}"
     if left := snapshot.unread - snapshot.unread_beyond:
@@ -306,8 +311,13 @@ class RecordRoom(Struct, frozen=True, kw_only=True):
     """What is free in a record directory; ``None`` where its file system has no limit."""
 
     directory: str
-    free_bytes: int | None
-    free_inodes: int | None
+    free_bytes: Annotated[int | None, figure("record_directory_free_bytes")]
+    """What is free for records in a record directory."""
+    free_inodes: Annotated[int | None, figure("record_directory_free_inodes")]
+    """How many more files a record directory takes; a record has up to five."""
+    identity: str
+    """The same for all who read this directory of this boot, whatever its path is in their mount
+    namespace."""
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -319,7 +329,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     name of runs that were read and are left out. ``left_out``: what is beyond a budget now, by kind
     (``budgets.LEFT_OUT``), and ``left_out_total`` how much of it ever was. ``left_out_uids``: the
     users who own it.
-    ``crowded``: whether a user's share is so small that an honest user's run may be among it.
+    ``crowded``: whether it is left out for the total, of users within their own limits.
     ``late_seconds`` is its age where a Snapshot is older than it should be when it is requested,
     else ``None``.
     ``rooms``: what is free in each record directory.
@@ -348,53 +358,3 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     rooms: tuple[RecordRoom, ...] = ()
     late_seconds: float | None = None
     awaited: bool = False
-
-
-def of_owner(snapshot: Snapshot, uid: int) -> Snapshot:
-    """The part of ``snapshot`` that is about one user: its runs, and the GPUs that they use.
-
-    Counts and the health of the daemon stay; what may name others does not: trainings without the
-    agent, paths of refused records, errors of data sources.
-    """
-    runs = tuple(
-        run.with_ranks(_without_unproven_gpus(view) for view in run.ranks)
-        for run in snapshot.runs
-        if run.who.owner_uid == uid
-    )
-    used = {gpu.uuid for run in runs for view in run.living for gpu in view.gpus}
-    why = "the daemon's log has the reason"
-    return replace(
-        snapshot,
-        runs=runs,
-        gpus=tuple(gpu for gpu in snapshot.gpus if gpu.uuid in used),
-        observed=(),
-        refusals=(),
-        more_refusals=snapshot.more_refusals + len(snapshot.refusals),
-        left_out_uids=snapshot.left_out_uids & {uid},
-        left_out_runs=frozenset(one for one in snapshot.left_out_runs if one[0] == uid),
-        sources=tuple(
-            replace(source, error=why) if source.error else source for source in snapshot.sources
-        ),
-    )
-
-
-def _without_unproven_gpus(view: RankView) -> RankView:
-    """``view`` without the GPUs, and figures from them, on which NVML does not list its process.
-
-    A record can claim any GPU. NVML and the kernel, which reports the process, cannot be forged.
-    """
-    pid = view.reading.pid if view.reading is not None else None
-    proven = tuple(gpu for gpu in view.gpus if pid is not None and pid in (gpu.processes or ()))
-    if len(proven) == len(view.gpus):
-        return view
-    return replace(
-        view,
-        gpus=proven,
-        spending=None,
-        working_ns=0,
-        idle_seconds=None,
-        slower=None,
-        slower_periods=(),
-        limited_by=None,
-        memory_growth=None,
-    )

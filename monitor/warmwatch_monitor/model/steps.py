@@ -1,4 +1,4 @@
-"""Figures of a rank's steps, warm-ups and pauses; work per step, throughput and MFU. Pure.
+"""Figures of a rank's steps and warm-ups; work per step, throughput and MFU. Pure.
 
 Units and "not known" are those of :mod:`figures`.
 """
@@ -10,15 +10,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import sqrt
 from operator import itemgetter
+from typing import Annotated
 
 from msgspec import Struct, field
 
 from warmwatch.shared import record
+from warmwatch_monitor.figures.declared import figure
+from warmwatch_monitor.figures.training import (
+    BATCHES,
+    DataWait,
+    PublishedSteps,
+    StepCount,
+    WarmupSpan,
+)
+from warmwatch_monitor.figures.units import Epoch
 from warmwatch_monitor.model.machine import peak_flops
-from warmwatch_monitor.published import Trend, WarmupSpan
 
-# 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
-BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
+# Six in each decade from a millisecond to 1000 s, less than 1.5 apart: the buckets of the step
+# histogram. A quantile from wider ones is far off: 175 ms for steps of 106 ms. They are bounds of
+# the record's bins.
+_OF_A_DECADE = (100, 147, 215, 316, 464, 681)
+BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(4, 10) for m in _OF_A_DECADE), 1000.0)
 # the fine bin that ends where each bucket does
 _LAST_BINS = tuple(bisect_left(record.BOUNDS_NS, round(end * 1e9)) for end in BUCKET_SECONDS)
 _FEWEST = 6  # steps; fewer do not span a 95 % interval
@@ -81,59 +93,40 @@ class Lengths(Struct, frozen=True, kw_only=True):
         return record.typical(self.count, self.sum_seconds, self.median, bins, unit_ns=10**9)
 
 
-class Steps(Struct, frozen=True, kw_only=True):
-    """The rank's steps.
+class Steps(PublishedSteps, frozen=True, kw_only=True):
+    """The rank's steps."""
 
-    Attributes:
-        count: all of them. first_at, last_at: when they ended.
-        first_seconds, last_seconds: their length, ``None`` where nothing marked their beginning.
-        before_first_compile_seconds: compile time before step 1, as in an evaluation; ``None`` if
-        not known.
-        recent_seconds: median length of the clean steps of the last minute, of recent_count, 3 to
-        64, their mean if they have several lengths in turn, or with GPUs their wall time; ``None``
-        where there are fewer, or the record is of a release that did not store them.
-        averaged: whether recent_seconds is such a mean of several lengths.
-        settled: whether recent_seconds is the speed, rather than one that still changes or that is
-        of few steps; ``None`` where that is not known. trend: ``faster`` or ``slower`` where they
-        get so; newest_seconds: the median of the newest newest_count steps then.
-        clean: those without compile activity, of the whole run. touched: those with it.
-        touched_lately: how many of the last 10 were touched.
-        repeated: for how many steps in a row one function has compiled again, while it goes on.
-        tokens, samples: of all steps; ``None`` where the user did not set the work per step.
-        batches: delivered by DataLoaders. batch_wait_seconds: the time spent waiting for them.
-        last_batch_at: when the last one was handed out.
-        optimizer: whether the process made an optimizer of ``torch.optim``, so that steps are
-        expected; ``None`` where that is not known.
-    """
-
-    count: int = 0
-    first_at: float | None = None
-    last_at: float | None = None
-    first_seconds: float | None = None
-    last_seconds: float | None = None
+    count: StepCount = 0
+    last_at: Annotated[Epoch | None, figure("last_step_timestamp_seconds")] = None
+    """When the last step ended."""
     before_first_compile_seconds: float | None = None
-    recent_seconds: float | None = None
-    recent_count: int | None = None
+    """Compile time before step 1, as in an evaluation; ``None`` if not known."""
     averaged: bool = False
-    settled: bool | None = None
-    newest_seconds: float | None = None
-    newest_count: int | None = None
-    trend: Trend | None = None
+    """Whether ``recent`` is a mean of several lengths."""
     clean: Lengths = Lengths()
+    """Those without compile activity, of the whole run."""
     touched: Lengths = Lengths()
+    """Those with it."""
     touched_lately: int | None = None
+    """How many of the last 10 were touched."""
     repeated: int = 0
-    tokens: int | None = None
-    samples: int | None = None
-    batches: int | None = None
-    batch_wait_seconds: float | None = None
-    last_batch_at: float | None = None
+    """For how many steps in a row one function has compiled again, while it goes on."""
+    tokens: Annotated[int | None, figure("tokens_total")] = None
+    """Tokens trained on: steps times the tokens of a step that the user sets."""
+    samples: Annotated[int | None, figure("samples_total")] = None
+    """Samples trained on: steps times the samples of a step that the user sets."""
+    batches: Annotated[int | None, BATCHES] = None
+    batch_wait_seconds: DataWait = None
+    last_batch_at: Annotated[Epoch | None, figure("last_batch_timestamp_seconds")] = None
+    """When a DataLoader last returned a batch."""
     optimizer: bool | None = None
+    """Whether the process made an optimizer of ``torch.optim``, so that steps are expected;
+    ``None`` where that is not known."""
 
     @property
     def length(self) -> float | None:
         """How long a step takes now: what views mean by "a step"."""
-        return self.recent_seconds or self.clean.typical
+        return self.recent or self.clean.typical
 
 
 DTYPE = "bfloat16"  # the MFU refers to its peak, unless the user sets another type
@@ -219,12 +212,12 @@ def utilization(
     """Of a rank that has the GPUs of these names; ``None`` where anything of it is not known."""
     operations, shares = worth.operations, worth.shares
     peaks = [_mixed_peak(name, shares) if name else None for name in gpus]
-    known = [peak for peak in peaks if peak is not None]
-    if operations is None or not step_seconds or not known or len(known) != len(peaks):
+    values = [peak for peak in peaks if peak is not None]
+    if operations is None or not step_seconds or not values or len(values) != len(peaks):
         return None
     return Utilization(
-        ratio=operations / step_seconds / sum(known),
-        peak_flops=sum(known),
+        ratio=operations / step_seconds / sum(values),
+        peak_flops=sum(values),
         shares=shares,
         estimated=worth.estimated and worth.origin == FORMULA,
     )
@@ -266,32 +259,3 @@ class Warmups(Struct, frozen=True, kw_only=True):
     warm_at_step: int | None = None
     quiet_limit_seconds: float | None = None
     earlier_seconds: tuple[float, ...] = ()
-
-
-class Pauses(Struct, frozen=True, kw_only=True):
-    """Waits of the training other than compilation; ``None`` if its torch has no hook point.
-
-    Attributes:
-        saving_seconds: checkpoints, the one in progress included. saving_since: when that began,
-        ``None`` if there is none; saving_for_seconds: since then. evaluating_*: the same for
-        evaluations, and evaluations: how many have ended; ``None`` until one was reported.
-        evaluation_batch_seconds: their length per batch, without those that compiled.
-        before_seconds: saves and evaluations before the first compile activity, or before the end
-        of step 1 if that came earlier. warmup_seconds: those between the compile activities of the
-        first warm-up.
-        between_cells_since: when the last cell of its notebook ended, ``None`` where one runs;
-        between_cells_for_seconds: since then.
-    """
-
-    saving_seconds: float | None = None
-    saving_since: float | None = None
-    saving_for_seconds: float | None = None
-    evaluating_seconds: float | None = None
-    evaluating_since: float | None = None
-    evaluating_for_seconds: float | None = None
-    evaluations: int | None = None
-    evaluation_batch_seconds: float | None = None
-    before_seconds: float | None = None
-    warmup_seconds: float | None = None
-    between_cells_since: float | None = None
-    between_cells_for_seconds: float | None = None

@@ -81,14 +81,15 @@ def run_until(
     Raises:
         OSError: it cannot be started.
     """
-    child = subprocess.Popen(
-        command,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        start_new_session=True,
-    )
+    with _interruptible():
+        child = subprocess.Popen(
+            command,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
     why = None
     try:
         while why is None and _code(child, seconds) is None:
@@ -99,6 +100,19 @@ def run_until(
     # do not wait for a process that SIGKILL cannot end, because it blocks in a driver
     code = _code(child, _PAUSE_SECONDS)
     return -signal.SIGKILL if code is None else code, why
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let a child get SIGINT, which a script's `warmwatch modes ... &` ignores, and so would it."""
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _code(child: subprocess.Popen[bytes], seconds: float) -> int | None:
@@ -126,10 +140,14 @@ def _end(
 
 def _below(child: subprocess.Popen[bytes]) -> set[psutil.Process]:
     """Its living descendants. Those that lost their parent are found by their session."""
-    found = {one for one in psutil.process_iter() if _session(one.pid) == child.pid != one.pid}
+    processes = {
+        process
+        for process in psutil.process_iter()
+        if _session(process.pid) == child.pid != process.pid
+    }
     with suppress(psutil.Error):
-        found.update(psutil.Process(child.pid).children(recursive=True))
-    return found
+        processes.update(psutil.Process(child.pid).children(recursive=True))
+    return processes
 
 
 def _session(pid: int) -> int | None:
@@ -144,9 +162,9 @@ def _send(
 ) -> None:
     with suppress(OSError):
         child.send_signal(number)
-    for one in family:
+    for process in family:
         with suppress(psutil.Error):
-            one.send_signal(number)
+            process.send_signal(number)
 
 
 def _gone(
@@ -163,8 +181,8 @@ def _gone(
     return True
 
 
-def _lives(one: psutil.Process) -> bool:
+def _lives(process: psutil.Process) -> bool:
     try:
-        return one.is_running() and one.status() != psutil.STATUS_ZOMBIE
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False

@@ -19,10 +19,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from warmwatch_monitor.client.completion import modes_of_torch
+from warmwatch_monitor.commands.launch import check_name, fresh_caches, startable
+from warmwatch_monitor.compare.comparison import step_of
 from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.modes.child_process import counted_signals
+from warmwatch_monitor.modes.drift import drift
+from warmwatch_monitor.modes.one_mode import Plan, Progress, attempt
+from warmwatch_monitor.modes.stopping import Expected, apart, expected
+from warmwatch_monitor.modes.table import NAMES, USUAL, Modes
+from warmwatch_monitor.modes.table import modes as table_of
+from warmwatch_monitor.modes.wording import page
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import as_json, note, say
-from warmwatch_monitor.run.launched import check_name, fresh_caches, startable
+from warmwatch_monitor.report.command import cleaned, show
 
 if TYPE_CHECKING:
     from warmwatch_monitor.modes.child_process import Stops
@@ -76,10 +85,10 @@ class _Outcome(NamedTuple):
 
 def _duration(text: str) -> float:
     """Seconds of ``90``, ``90s``, ``10m`` or ``1.5h``."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
-    if found is None or not float(found[1]):
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if match is None or not float(match[1]):
         raise click.BadParameter(f"{text!r} is not a duration, such as 90s, 10m or 1h")
-    return float(found[1]) * {"m": 60, "h": 3600}.get(found[2], 1)
+    return float(match[1]) * {"m": 60, "h": 3600}.get(match[2], 1)
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -174,12 +183,7 @@ def modes(
     second run. Set the same seed in every run.
 
     \b
-    Exit code: 0 every mode was measured, except those that --budget left out
-               1 a mode failed, made no step, or has no loss to compare with
-                 --max-drift
-               2 wrong usage
-               3 a mode's loss drifts by more than --max-drift
-               126 CMD cannot be run; 127 CMD was not found; 130 Ctrl-C
+    Exit code: 0 measured; 1 a mode failed; 3 a loss drifts (--max-drift); of CMD: 126, 127, 130
     """
     check_name(name)
     if is_json and markdown:
@@ -204,15 +208,12 @@ def modes(
 
 
 def _table(outcome: _Outcome, request: _Request) -> Modes:
-    from warmwatch_monitor.modes.table import Modes
-    from warmwatch_monitor.modes.table import modes as table_of
-
-    measured = {one.mode for one in outcome.tried}
+    measured = {tried.mode for tried in outcome.tried}
     empty = Modes(
         training_steps=request.training_steps,
         caches="kept" if request.keep_caches else "cold",
-        imposed=tuple(one for one in _IMPOSING if os.environ.get(one) == "1"),
-        untried=tuple(one for one in request.modes if one not in measured),
+        imposed=tuple(name for name in _IMPOSING if os.environ.get(name) == "1"),
+        untried=tuple(mode for mode in request.modes if mode not in measured),
         over_budget=tuple(outcome.over_budget),
         budget_seconds=request.budget,
         max_drift=request.max_drift,
@@ -221,24 +222,24 @@ def _table(outcome: _Outcome, request: _Request) -> Modes:
 
 
 def _exit_code(made: Modes) -> int:
-    rows = [one for one in made.rows if one.ended_by != "budget" or one.outcome == "measured"]
-    if not rows or any(one.outcome != "measured" for one in rows):
+    rows = [row for row in made.rows if row.ended_by != "budget" or row.outcome == "measured"]
+    if not rows or any(row.outcome != "measured" for row in rows):
         return FAILED
-    compared = [one for one in rows if one.mode != EAGER]
-    if any(one.max_drift_exceeded for one in compared):
+    compared = [row for row in rows if row.mode != EAGER]
+    if any(row.max_drift_exceeded for row in compared):
         return DRIFTED
-    unknown = made.max_drift is not None and any(one.drift is None for one in compared)
+    unknown = made.max_drift is not None and any(row.drift is None for row in compared)
     return FAILED if unknown else 0
 
 
 def script_name(command: Sequence[str]) -> str:
     """What a run of ``command`` is called: its script or module, else its program."""
-    words = list(command)
-    scripts = [Path(word).stem for word in words if word.endswith((".py", ".sh"))]
-    modules = [after for word, after in pairwise(words) if word == "-m"]
-    trained = [one for one in modules if not one.startswith("torch.distributed.")]
-    return next(iter([*scripts, *(one.rpartition(".")[2] for one in trained)]), None) or (
-        Path(words[0]).name or "run"
+    parts = list(command)
+    scripts = [Path(word).stem for word in parts if word.endswith((".py", ".sh"))]
+    modules = [after for word, after in pairwise(parts) if word == "-m"]
+    trained = [module for module in modules if not module.startswith("torch.distributed.")]
+    return next(iter([*scripts, *(name.rpartition(".")[2] for name in trained)]), None) or (
+        Path(parts[0]).name or "run"
     )
 
 
@@ -257,11 +258,9 @@ def _last_lines(output: str | None, most: int = 8) -> list[str]:
 
 def _names(requested: tuple[str, ...], *, regional: bool, compared: bool) -> tuple[str, ...]:
     """The modes to run. ``compared``: with a limit of the drift from eager. Raises UsageError."""
-    from warmwatch_monitor.modes.table import NAMES, USUAL
-
-    for one in requested:
-        if one not in NAMES:
-            raise UsageError(f"--mode: no mode {one!r}. Modes: {', '.join(NAMES)}")
+    for name in requested:
+        if name not in NAMES:
+            raise UsageError(f"--mode: no mode {name!r}. Modes: {', '.join(NAMES)}")
     chosen = dict.fromkeys((*(requested or USUAL), *(["regional"] if regional else [])))
     if compared and (EAGER not in chosen or len(chosen) < 2):
         raise UsageError("--max-drift compares modes with eager: add --mode eager and another one")
@@ -284,9 +283,6 @@ def _try_all(request: _Request) -> _Outcome:
 
     In turn, so that a machine that gets slower does not favour the first ones.
     """
-    from warmwatch_monitor.modes.child_process import counted_signals
-    from warmwatch_monitor.modes.stopping import Expected, expected
-
     tried: list[Tried] = []
     skipped: list[str] = []
     again: list[Tried] = []
@@ -307,16 +303,18 @@ def _try_all(request: _Request) -> _Outcome:
                 break
             if number == 1:
                 leave_broken(tried[0], request.command)
-        for one, round in _later_rounds(request, tried, again):
+        for item, round in _later_rounds(request, tried, again):
             if stops.count:
                 break
-            takes = Expected(one.seconds, at_least=False)
+            takes = Expected(item.seconds, at_least=False)
             if _exceeds(takes, deadline):
-                note(f"warmwatch: no round {round} of {one.mode}: it does not fit in --budget")
+                note(f"warmwatch: no round {round} of {item.mode}: it does not fit in --budget")
                 continue
-            title, environ = f"round {round}, {one.mode}", caches[one.mode]
+            title, environ = f"round {round}, {item.mode}", caches[item.mode]
+            # what it took with empty caches does not predict it
+            before = takes if item.mode == EAGER else None
             again.append(
-                _run(request, one.mode, deadline, stops, title, takes, environ, tried, round)
+                _run(request, item.mode, deadline, stops, title, before, environ, tried, round)
             )
     return _Outcome(tried, again, skipped, stops.last)
 
@@ -325,17 +323,14 @@ def _later_rounds(
     request: _Request, tried: Sequence[Tried], again: Sequence[Tried]
 ) -> Iterator[tuple[Tried, int]]:
     """The first run of each mode to repeat, and its round. ``again`` grows meanwhile."""
-    from warmwatch_monitor.compare.comparison import step_of
-    from warmwatch_monitor.modes.stopping import apart
-
-    known = [one for one in tried if one.summary and step_of(one.summary) is not None]
-    if len(known) < 2:
+    trieds = [item for item in tried if item.summary and step_of(item.summary) is not None]
+    if len(trieds) < 2:
         return  # nothing to compare
     for round in range(2, (request.rounds or 3) + 1):
         runs = (*tried, *again)
-        if round == 3 and request.rounds is None and not any(apart(m.mode, runs) for m in known):
+        if round == 3 and request.rounds is None and not any(apart(m.mode, runs) for m in trieds):
             return
-        yield from ((one, round) for one in known)
+        yield from ((item, round) for item in trieds)
 
 
 def leave_broken(first: Tried, command: Sequence[str]) -> None:
@@ -364,8 +359,6 @@ def _run(
     round: int = 1,
 ) -> Tried:
     """One run. ``before``: of a later round, the first one, which its losses are compared with."""
-    from warmwatch_monitor.modes.one_mode import Plan, Progress, attempt
-
     left = math.inf if deadline is None else max(1.0, deadline - time.monotonic())
     file = f"{mode}.log" if round == 1 else f"{mode}-{round}.log"
     compares = request.compares_losses and round <= (2 if mode == EAGER else 1)
@@ -395,25 +388,20 @@ def _exceeds(takes: Expected | None, deadline: float | None) -> bool:
 
 def _last_step_compared(tried: Sequence[Tried]) -> int:
     """The last step at which a mode's loss can be compared with eager's."""
-    from warmwatch_monitor.modes.drift import drift
-
-    eager = next((one.losses for one in tried if one.mode == EAGER), {})
-    found = [drift(one.losses, eager) for one in tried if one.mode != EAGER]
-    return max((one.last_step for one in found if one), default=0)
+    eager = next((item.losses for item in tried if item.mode == EAGER), {})
+    drifts = [drift(item.losses, eager) for item in tried if item.mode != EAGER]
+    return max((item.last_step for item in drifts if item), default=0)
 
 
 def _show(made: Modes, output: Path | None, *, is_json: bool, markdown: bool) -> None:
     """Print the table, and on stderr the last line of each mode that failed."""
-    from warmwatch_monitor.modes.wording import page
-    from warmwatch_monitor.report.command import cleaned, show
-
     shown = cleaned(made)
     if is_json:
         say(as_json(shown))
     else:
         show(page(shown), markdown=markdown)
-    for one in made.rows:
-        if one.outcome in _SHOWS_OUTPUT and (printed := _last_lines(one.output, 1)):
-            note(f"warmwatch: {one.mode} ended with: {printed[0].strip()}")
+    for row in made.rows:
+        if row.outcome in _SHOWS_OUTPUT and (printed := _last_lines(row.output, 1)):
+            note(f"warmwatch: {row.mode} ended with: {printed[0].strip()}")
     if output is not None:
         note(f"warmwatch: the script's output is in {output}")

@@ -47,15 +47,15 @@ class Drift(Struct, frozen=True, kw_only=True):
 
 def read_losses(folder: Path) -> Losses:
     """The losses that the processes of one launch recorded. Of a rank's files, the longest one."""
-    found: dict[int, tuple[tuple[int, float], ...]] = {}
+    groups: dict[int, tuple[tuple[int, float], ...]] = {}
     for file in folder.iterdir():
         rank = rank_of(file.name)
         if rank is None:
             continue
         rows = rows_of(file.read_bytes())
-        if len(rows) > len(found.get(rank, ())):
-            found[rank] = rows
-    return found
+        if len(rows) > len(groups.get(rank, ())):
+            groups[rank] = rows
+    return groups
 
 
 class Guards(NamedTuple):
@@ -68,11 +68,11 @@ class Guards(NamedTuple):
 
 def read_guards(folder: Path) -> Guards | None:
     """The guard checks of the rank with the most; ``None`` if none were measured."""
-    found = [
+    guardses = [
         Guards(*unpack_guards(file.read_text()), int(file.name.partition("-")[0]))
         for file in folder.glob(f"*{GUARDS}")
     ]
-    return max(found, key=lambda one: one.seconds, default=None)
+    return max(guardses, key=lambda guardse: guardse.seconds, default=None)
 
 
 def drift(losses: Losses, eager: Losses, again: Losses | None = None) -> Drift | None:
@@ -81,18 +81,18 @@ def drift(losses: Losses, eager: Losses, again: Losses | None = None) -> Drift |
     ``again``: of the second eager run; it is compared over the same backward passes.
     """
     ranks = sorted(losses.keys() & eager.keys())
-    found = [one for rank in ranks if (one := _of_rank(rank, losses[rank], eager[rank]))]
-    if not found:
+    drifts = [drift for rank in ranks if (drift := _of_rank(rank, losses[rank], eager[rank]))]
+    if not drifts:
         return None
-    worst = max(found, key=_size)
+    worst = max(drifts, key=_size)
     if again is None:
         return worst
     cut = {rank: again[rank][: len(losses[rank])] for rank in ranks if rank in again}
-    noises = [one for rank, rows in cut.items() if (one := _of_rank(rank, rows, eager[rank]))]
+    noises = [drift for rank, rows in cut.items() if (drift := _of_rank(rank, rows, eager[rank]))]
     if not noises:
         return worst
     noise = max(noises, key=_size)
-    passes = min(one.passes for one in noises)
+    passes = min(item.passes for item in noises)
     return Drift(
         **{name: getattr(worst, name) for name in worst.__struct_fields__[:7]},
         noise=noise.relative,
@@ -100,8 +100,8 @@ def drift(losses: Losses, eager: Losses, again: Losses | None = None) -> Drift |
     )
 
 
-def _size(of: Drift) -> float:
-    return math.inf if of.relative is None else of.relative
+def _size(drift: Drift) -> float:
+    return math.inf if drift.relative is None else drift.relative
 
 
 def _of_rank(
@@ -117,7 +117,7 @@ def _of_rank(
     if not finite:
         return None
     scale = sum(finite) / len(finite)
-    step, eager_loss, loss = max(pairs, key=lambda one: _difference(*one[1:]))
+    step, eager_loss, loss = max(pairs, key=lambda pair: _difference(*pair[1:]))
     difference = _difference(eager_loss, loss)
     return Drift(
         relative=difference / (scale or 1.0) if math.isfinite(difference) else None,

@@ -11,11 +11,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, TextIO
 
+from warmwatch.shared.phrases import duration
 from warmwatch.shared.record.loss_file import GUARDS, REQUEST, SUFFIX
+from warmwatch_monitor.commands.launch import Launched, environment
+from warmwatch_monitor.compare.comparison import EAGER
 from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.history.summaries import summarize_run
+from warmwatch_monitor.modes.child_process import run_until
+from warmwatch_monitor.modes.drift import read_guards, read_losses
+from warmwatch_monitor.modes.stopping import enough, left
+from warmwatch_monitor.modes.table import Tried
 from warmwatch_monitor.output import safe_writing
 from warmwatch_monitor.output.console import note, plain, rewrite
-from warmwatch_monitor.run.launched import Launched, environment
+from warmwatch_monitor.status.words.run import run_answer
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model import RunView, Snapshot
@@ -91,12 +99,6 @@ def attempt(
     progress: Progress,
 ) -> Tried:
     """Run ``command`` by the plan. Raises OSError: it cannot be started."""
-    from warmwatch.shared.phrases import duration
-    from warmwatch_monitor.compare.comparison import EAGER
-    from warmwatch_monitor.modes.child_process import run_until
-    from warmwatch_monitor.modes.drift import read_guards, read_losses
-    from warmwatch_monitor.modes.table import Tried
-
     launch = uuid.uuid4().hex
     with _output(plan.place) as output, _loss_folder(needed=plan.losses) as folder:
         guards = None if plan.mode == EAGER else folder
@@ -137,8 +139,6 @@ def environment_of(
     mode: str, environ: Mapping[str, str], losses: Path | None = None
 ) -> dict[str, str]:
     """``environ`` for a script that runs in ``mode`` and writes its ``losses`` to that folder."""
-    from warmwatch_monitor.compare.comparison import EAGER
-
     imposed = {AS_IS: {}, EAGER: {_OFF[0]: "1"}}.get(mode, {MODE: mode})
     without = (MODE, LOSSES) if mode == AS_IS else (*_OFF, MODE, LOSSES)
     inherited = {name: value for name, value in environ.items() if name not in without}
@@ -192,8 +192,6 @@ class _Followed:
 
     def poll(self) -> str | None:
         """Why to end it now; ``None``: continue. Guard checks are measured after the steps."""
-        from warmwatch_monitor.modes.stopping import enough
-
         if self._measured:
             if self._stops.count:
                 return "interrupted"
@@ -220,8 +218,8 @@ class _Followed:
         """Whether guard checks were measured, or this took too long."""
         assert self._guards is not None
         late = time.monotonic() - self._measured_at > _GUARD_SECONDS
-        ranks, found = (len(list(self._guards.glob(f"*{end}"))) for end in (SUFFIX, GUARDS))
-        return late or found >= ranks
+        ranks, number = (len(list(self._guards.glob(f"*{end}"))) for end in (SUFFIX, GUARDS))
+        return late or number >= ranks
 
     def _exits(self, run: RunView) -> bool:
         """Whether it exits by itself: a signal would then kill it before it has a status."""
@@ -234,14 +232,11 @@ class _Followed:
     def _note_memory(self, run: RunView | None) -> None:
         """Update the most resident memory; the kernel remembers it for each process."""
         pids = [view.record.pid for view in run.ranks if view.record.pid] if run else []
-        found = [peak for pid in pids if (peak := _peak_resident_bytes(pid))]
-        self.resident_bytes = max([self.resident_bytes or 0, *found]) or None
+        numbers = [peak for pid in pids if (peak := _peak_resident_bytes(pid))]
+        self.resident_bytes = max([self.resident_bytes or 0, *numbers]) or None
 
     def _left(self, run: RunView | None) -> str:
         """How long it still takes, in words; empty while unknown."""
-        from warmwatch.shared.phrases import duration
-        from warmwatch_monitor.modes.stopping import left
-
         seconds = None if run is None else left(run, self._plan.steps, self._plan.least)
         return f"about {duration(seconds)} left" if seconds and seconds >= 1 else ""
 
@@ -251,25 +246,19 @@ class _Followed:
         return "no step and no compilation was seen" if run is None else self._words(run)
 
     def _words(self, run: RunView | None) -> str:
-        from warmwatch.shared.phrases import duration
-        from warmwatch_monitor.output.summary import shortened
-        from warmwatch_monitor.status.words.run import run_sentence
-
         if run is None:
             return f"no step and no compilation for {duration(time.monotonic() - self.began)}"
-        return str(plain(run_sentence(run).removeprefix(f"{shortened(run.run)}: ")))
+        return str(plain(run_answer(run).nameless))
 
     def ended(self, *, by_us: bool) -> tuple[RunSummary | None, tuple[str, ...]]:
         """Its summary from before it was ended, and the names of other runs."""
-        from warmwatch_monitor.history.summaries import summarize_run
-
         after = self._launched.ended()
         self._launched.write_history()
         self._last = snapshot = self._last if by_us and self._last is not None else after
         run = _main(snapshot)
         if run is None:
             return None, ()
-        others = tuple(one.run for one in snapshot.runs if one is not run)
+        others = tuple(view.run for view in snapshot.runs if view is not run)
         return summarize_run(run, snapshot), others
 
 

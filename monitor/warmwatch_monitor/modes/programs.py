@@ -19,13 +19,13 @@ WITHOUT_CUDA_GRAPHS = {"reduce-overhead": DEFAULT, "max-autotune": "max-autotune
 
 def same_program(seen: Mapping[str, RunSummary]) -> dict[str, str]:
     """For each mode that ran the program of another measured mode, that mode."""
-    measured = {mode: one for mode, one in seen.items() if step_of(one) is not None}
-    found = {mode: _program(mode, measured) for mode in measured}
-    return {mode: one for mode, one in found.items() if one != mode and one in measured}
+    measured = {mode: run for mode, run in seen.items() if step_of(run) is not None}
+    values = {mode: _program(mode, measured) for mode in measured}
+    return {mode: name for mode, name in values.items() if name != mode and name in measured}
 
 
 def _program(mode: str, seen: Mapping[str, RunSummary]) -> str:
-    if mode in WITHOUT_CUDA_GRAPHS and not any(one.answer["gpus"] for one in seen[mode].ranks):
+    if mode in WITHOUT_CUDA_GRAPHS and not any(rank.answer["gpus"] for rank in seen[mode].ranks):
         return WITHOUT_CUDA_GRAPHS[mode]
     if mode == REGIONAL and DEFAULT in seen and not _has_blocks(seen):
         return DEFAULT
@@ -50,6 +50,6 @@ def programs(
     rounds: Counter[str] = Counter()
     for mode, summary in (*seen.items(), *repeats):
         rounds[mode] += 1
-        found = (replace(one, id=f"{mode} {rounds[mode]}") for one in runs_of([summary]))
-        runs.setdefault(same.get(mode, mode), []).extend(found)
+        generator = (replace(run, id=f"{mode} {rounds[mode]}") for run in runs_of([summary]))
+        runs.setdefault(same.get(mode, mode), []).extend(generator)
     return {mode: tuple(runs.get(same.get(mode, mode), ())) for mode in seen}

@@ -50,40 +50,33 @@ def _steady(view: RankView) -> bool:
 
 
 def left(run: RunView, steps: int | None = None, least: int = 0) -> float | None:
-    """Seconds until ``enough``; ``None`` while that is unknown, as in a compilation."""
-    each = [_left(view, steps, least) for view in run.living]
-    known = [one for one in each if one is not None]
-    return max(known) if known and len(known) == len(each) else None
+    """Seconds until the run has made ``steps``; ``None`` while that is unknown.
+
+    Without ``steps`` it is: how soon the length of a step is certain depends on the next steps.
+    """
+    each = [_left(view, max(steps, least)) for view in run.living] if steps is not None else []
+    values = [value for value in each if value is not None]
+    return max(values) if values and len(values) == len(each) else None
 
 
-def _left(view: RankView, steps: int | None, least: int) -> float | None:
+def _left(view: RankView, steps: int) -> float | None:
     clean, made = view.figures.steps.clean, view.figures.steps.count
-    if view.judgement.compiling or not clean.median or not clean.count:
+    if view.judgement.compiling or not clean.median:
         return None
-    rest = max(0.0, (max(steps or 0, least) - made) * clean.median)
-    if steps is not None:
-        return rest
-    if not view.judgement.warm:
-        return None
-    took = clean.sum_seconds or 0.0
-    longest = max(0.0, MOST_SECONDS - took)
-    if clean.median_low is None or clean.median_high is None:
-        return max(rest, longest)
-    # an interval narrows with the square root of the number of steps
-    off = (clean.median_high - clean.median_low) / 2 / clean.median
-    certain = clean.count * ((off / CERTAIN) ** 2 - 1) * clean.median
-    return max(rest, min(longest, max(0.0, LEAST_SECONDS - took, certain)))
+    return max(0.0, (steps - made) * clean.median)
 
 
 def apart(mode: str, tried: Sequence[Tried]) -> bool:
     """Whether the runs of ``mode`` differ so that a third one is worth its time.
 
-    Student's t is 12.7 for two runs of each program and 4.3 for three. Runs that other work slowed
-    show nothing, and neither would a third one.
+    Student's t is 12.7 for two runs of each program and 4.3 for three. Runs that were slowed show
+    nothing. If one of two was, a third may make two; if both were, it would be, too.
     """
-    runs = runs_of([one.summary for one in tried if one.mode == mode and one.summary])
-    known = [log(one.seconds) for one in runs if one.disturbed is None]
-    return len(known) > 1 and max(known) - min(known) > NEAR
+    runs = runs_of([item.summary for item in tried if item.mode == mode and item.summary])
+    values = [log(run.seconds) for run in runs if run.disturbed is None]
+    if len(values) == 1:
+        return len(runs) > 1
+    return len(values) > 1 and max(values) - min(values) > NEAR
 
 
 class Expected(NamedTuple):
@@ -98,11 +91,11 @@ class Expected(NamedTuple):
 
 def expected(mode: str, tried: Sequence[Tried]) -> Expected | None:
     """How long a mode takes, from modes that compile no more; ``None`` for the first."""
-    known = [one for one in tried if _effort(one.mode) <= _effort(mode)]
-    if not known:
+    trieds = [item for item in tried if _effort(item.mode) <= _effort(mode)]
+    if not trieds:
         return None
-    more = all(_effort(one.mode) < _effort(mode) for one in known)
-    return Expected(max(one.seconds for one in known), at_least=more)
+    more = all(_effort(item.mode) < _effort(mode) for item in trieds)
+    return Expected(max(item.seconds for item in trieds), at_least=more)
 
 
 def _effort(mode: str) -> int:

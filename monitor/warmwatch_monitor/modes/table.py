@@ -13,16 +13,18 @@ from warmwatch_monitor.compare.comparison import (
     EAGER,
     BreakEven,
     Comparison,
+    Measured,
     Side,
     break_even,
     compare,
 )
-from warmwatch_monitor.compare.difference import DISTURBED, ONCE, Difference, Run, difference, mean
-from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
+from warmwatch_monitor.compare.difference import DISTURBED, ONCE, Run, difference, mean
+from warmwatch_monitor.figures.units import copied
+from warmwatch_monitor.model.journal import Wrapping
+from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.modes.drift import Drift, Losses, drift
 from warmwatch_monitor.modes.programs import DEFAULT, REGIONAL, programs, same_program
 from warmwatch_monitor.output.amounts import clean_step
-from warmwatch_monitor.published import copied
 from warmwatch_monitor.report.assembly import slowest_of
 
 SCHEMA_VERSION = 1
@@ -68,11 +70,13 @@ class Tried(Struct, frozen=True, kw_only=True):
     def guard_share(self) -> float | None:
         """Guard checks in a clean step, as a share of it. Other ranks may have other steps."""
         ranks = self.summary.ranks if self.summary else ()
-        step = next((clean_step(one.answer) for one in ranks if one.rank == self.guard_rank), None)
+        step = next(
+            (clean_step(rank.answer) for rank in ranks if rank.rank == self.guard_rank), None
+        )
         return self.guard_seconds / step if self.guard_seconds is not None and step else None
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class Row(Measured, frozen=True, kw_only=True):
     """The row of one mode."""
 
     mode: str
@@ -96,43 +100,14 @@ class Row(Struct, frozen=True, kw_only=True):
     """How long the script ran."""
     output: str | None = None
     """File with its output."""
-    steps: int = 0
-    """Completed steps."""
-    clean_steps: int | None = None
-    """Number of clean steps."""
-    first_step_seconds: float | None = None
-    """Length of step 1."""
-    first_step_memory_bytes: int | None = None
-    """The most that CUDA's allocator had handed out when step 1 ended."""
-    peak_memory_bytes: int | None = None
-    """The most that CUDA's allocator had handed out."""
     runs: tuple[Run, ...] = ()
     """Its runs in all rounds, and those of a mode that has the same kernels."""
-    mean_seconds: float | None = None
-    """Length of a clean step: the geometric mean of these runs, without the disturbed ones."""
-    steady_p99_seconds: float | None = None
-    """99th percentile of the clean steps."""
-    speed_up: Difference | None = None
-    """How much faster it is than the baseline."""
-    joules_per_step: float | None = None
-    """Mean energy of a clean step."""
-    compile_seconds: float = 0.0
-    """Compile time."""
-    cost_seconds: float | None = None
-    """What compiling cost: the time that steps took beyond a steady one, or all compile time if
-    that is more; null if unknown."""
     evaluations: int | None = None
     """Number of evaluations."""
     evaluation_seconds: float | None = None
     """Mean length of an evaluation, compilations within it included."""
     evaluation_batch_seconds: float | None = None
     """Usual length of a batch in an evaluation."""
-    graphs: int | None = None
-    """Number of graphs that Dynamo captured."""
-    graph_breaks: int | None = None
-    """Number of graph breaks."""
-    recompiles: int | None = None
-    """Number of recompiles."""
     break_even: BreakEven | None = None
     """Break-even with the baseline."""
     against_default: BreakEven | None = None
@@ -225,16 +200,16 @@ def modes(tried: Sequence[Tried], again: Sequence[Tried], empty: Modes) -> Modes
 
     ``again``: the runs of later rounds; the first one of eager gives the noise of the losses.
     """
-    seen = {one.mode: one.summary for one in tried if one.summary and one.summary.ranks}
+    seen = {item.mode: item.summary for item in tried if item.summary and item.summary.ranks}
     same = same_program(seen)
-    repeats = [(one.mode, one.summary) for one in again if one.summary]
+    repeats = [(item.mode, item.summary) for item in again if item.summary]
     runs = programs(seen, same, repeats)
     by_id = {summary.id: runs[mode] for mode, summary in seen.items()}
     compared = compare(list(seen.values()), labels=list(seen), programs=by_id) if seen else None
-    eager = next((one.losses for one in tried if one.mode == EAGER), {})
-    second = next((one.losses for one in again if one.mode == EAGER), None)
-    made = [(one, _row(one, compared, same, empty.training_steps)) for one in tried]
-    rows = tuple(_with_drift(row, one, eager, second, empty.max_drift) for one, row in made)
+    eager = next((item.losses for item in tried if item.mode == EAGER), {})
+    second = next((item.losses for item in again if item.mode == EAGER), None)
+    made = [(item, _row(item, compared, same, empty.training_steps)) for item in tried]
+    rows = tuple(_with_drift(row, item, eager, second, empty.max_drift) for item, row in made)
     first = next(iter(seen.values()), None)
     noise = drift(second, eager) if second else None
     steps = empty.training_steps or USUAL_STEPS
@@ -256,9 +231,15 @@ def modes(tried: Sequence[Tried], again: Sequence[Tried], empty: Modes) -> Modes
 def _incomparable(seen: Mapping[str, RunSummary]) -> tuple[Incomparable, ...]:
     """What differs between the runs. A regional run compiles other functions on purpose."""
     alike = [summary for mode, summary in seen.items() if mode != REGIONAL]
-    found = {one.what for one in compare(alike).incomparable} if alike else set[str]()
+    names = (
+        {incomparable.what for incomparable in compare(alike).incomparable} if alike else set[str]()
+    )
     every = compare(list(seen.values())).incomparable if seen else ()
-    return tuple(one for one in every if one.what != COMPILED_CODE or one.what in found)
+    return tuple(
+        incomparable
+        for incomparable in every
+        if incomparable.what != COMPILED_CODE or incomparable.what in names
+    )
 
 
 def _with_drift(
@@ -266,11 +247,11 @@ def _with_drift(
 ) -> Row:
     if row.mode == EAGER:
         return row
-    found = drift(tried.losses, eager, again)
-    if found is None:
+    result = drift(tried.losses, eager, again)
+    if result is None:
         return row
-    exceeds = found.relative is None or found.relative > max_drift if max_drift else None
-    return replace(row, drift=found, max_drift_exceeded=exceeds)
+    exceeds = result.relative is None or result.relative > max_drift if max_drift else None
+    return replace(row, drift=result, max_drift_exceeded=exceeds)
 
 
 def candidates(rows: Sequence[Row]) -> list[Row]:
@@ -279,13 +260,13 @@ def candidates(rows: Sequence[Row]) -> list[Row]:
     Not one whose loss drifts too far, or that has the kernels of another.
     """
     return [
-        one
-        for one in rows
-        if one.outcome == "measured"
-        and (one.captured or one.mode == EAGER)
-        and not one.max_drift_exceeded
-        and one.same_as is None
-        and one.cost_seconds is not None
+        row
+        for row in rows
+        if row.outcome == "measured"
+        and (row.captured or row.mode == EAGER)
+        and not row.max_drift_exceeded
+        and row.same_as is None
+        and row.cost_seconds is not None
     ]
 
 
@@ -295,35 +276,35 @@ def recommended(rows: Sequence[Row], baseline: str | None, steps: int) -> Row | 
     No mode is certain to take less time than the one that is recommended. Of several, it is the one
     that compiles least. ``None`` if no compiled mode can be compared with the baseline.
     """
-    known = candidates(rows)
-    reference = next((one for one in known if one.mode == baseline), None)
-    if reference is None or not any(one.captured for one in rows if one.outcome == "measured"):
+    result = candidates(rows)
+    reference = next((row for row in result if row.mode == baseline), None)
+    if reference is None or not any(row.captured for row in rows if row.outcome == "measured"):
         return None
-    compared = [one for one in known if one is reference or _comparable(one, reference)]
-    if known != [reference] and compared == [reference]:
+    compared = [row for row in result if row is reference or _comparable(row, reference)]
+    if result != [reference] and compared == [reference]:
         return None
-    unbeaten = [one for one in compared if not any(beats(each, one, steps) for each in compared)]
+    unbeaten = [row for row in compared if not any(beats(each, row, steps) for each in compared)]
     if reference in unbeaten:
         return reference
-    faster = [one for one in unbeaten if beats(one, reference, steps)]
-    return min(faster or unbeaten, key=lambda one: one.cost_seconds or 0.0)
+    faster = [row for row in unbeaten if beats(row, reference, steps)]
+    return min(faster or unbeaten, key=lambda item: item.cost_seconds or 0.0)
 
 
-def beats(one: Row, other: Row, steps: int) -> bool:
-    """Whether ``one`` takes less time than ``other``, with 95 % confidence."""
-    if one is other or not _comparable(one, other):
+def beats(row: Row, other: Row, steps: int) -> bool:
+    """Whether ``row`` takes less time than ``other``, with 95 % confidence."""
+    if row is other or not _comparable(row, other):
         return False
-    low, step = difference(one.runs, other.runs).low, mean(other.runs)
+    low, step = difference(row.runs, other.runs).low, mean(other.runs)
     if low is None or step is None:
         return False
-    costs = (one.cost_seconds or 0.0) - (other.cost_seconds or 0.0)
+    costs = (row.cost_seconds or 0.0) - (other.cost_seconds or 0.0)
     return costs < steps * step * (1 - 1 / low)
 
 
-def _comparable(one: Row, other: Row) -> bool:
-    if not one.runs or not other.runs:
+def _comparable(row: Row, other: Row) -> bool:
+    if not row.runs or not other.runs:
         return False
-    return difference(one.runs, other.runs).verdict not in (ONCE, DISTURBED)
+    return difference(row.runs, other.runs).verdict not in (ONCE, DISTURBED)
 
 
 def total_seconds(row: Row, steps: int) -> float | None:
@@ -333,10 +314,10 @@ def total_seconds(row: Row, steps: int) -> float | None:
     return row.cost_seconds + steps * row.mean_seconds
 
 
-def _baseline(of: Comparison | None) -> str | None:
+def _baseline(comparison: Comparison | None) -> str | None:
     """Eager if its step was measured; else the first measured mode."""
-    known = [one.label for one in of.sides if one.runs] if of else []
-    return EAGER if EAGER in known else next(iter(known), None)
+    names = [side.label for side in comparison.sides if side.runs] if comparison else []
+    return EAGER if EAGER in names else next(iter(names), None)
 
 
 def _row(
@@ -357,7 +338,7 @@ def _row(
     summary = tried.summary
     if summary is None or not summary.ranks or compared is None:
         return replace(row, outcome="failed") if tried.code else row
-    sides = {one.label: one for one in compared.sides}
+    sides = {item.label: item for item in compared.sides}
     side, baseline = sides[tried.mode], sides.get(_baseline(compared) or "")
     row = replace(row, **{name: getattr(side, name) for name in _OF_SIDE})
     row = _with_summary(row, summary)
@@ -372,8 +353,8 @@ def _row(
         if name in sides and name not in (side.label, row.same_as)
     }
     if against := others.get(baseline.label):
-        found = break_even(side, against)
-        row = replace(row, speed_up=found.difference, break_even=found)
+        result = break_even(side, against)
+        row = replace(row, speed_up=result.difference, break_even=result)
     if baseline.label != DEFAULT and side.label != EAGER and (default := others.get(DEFAULT)):
         row = replace(row, against_default=break_even(side, default))
     return row
@@ -382,22 +363,24 @@ def _row(
 def _with_summary(row: Row, summary: RunSummary) -> Row:
     """Add what a ``Side`` does not have."""
     slowest: dict[str, Any] = dict(slowest_of(summary).answer)
-    answers = [one.answer for one in summary.ranks]
+    answers = [rank.answer for rank in summary.ranks]
     pauses, compile = slowest["pauses"], slowest["compile"]
     count, seconds = pauses.get("evaluations"), pauses.get("evaluation_seconds")
-    held = [one for answer in answers for one in answer["conditions"]]
+    held = [condition for answer in answers for condition in answer["conditions"]]
     return replace(
         row,
-        exception=next((e for one in answers if (e := (one["end"] or {}).get("exception"))), None),
+        exception=next(
+            (e for values in answers if (e := (values["end"] or {}).get("exception"))), None
+        ),
         evaluations=count,
         evaluation_seconds=seconds / count if count and seconds is not None else None,
         evaluation_batch_seconds=pauses.get("evaluation_batch_seconds"),
         compiled=bool(compile["seconds"]),
         wrappings=summary.what.wrappings,
         wrappers=compile.get("wrappers"),
-        agent_errors=sum(one["agent_errors"] or 0 for one in answers),
-        gpus=sum(len(one["gpus"]) for one in answers),
-        conditions={one["condition"]: one["words"] for one in held},
+        agent_errors=sum(values["agent_errors"] or 0 for values in answers),
+        gpus=sum(len(values["gpus"]) for values in answers),
+        conditions={value["condition"]: value["words"] for value in held},
         summary=summary.summary,
     )
 

@@ -1,7 +1,4 @@
-"""Formats step lengths, rates and other amounts, and PyTorch's texts. Pure.
-
-A sentence has "12 min" for progress; a report has "12 min 5 s" (:func:`took`) for a cost.
-"""
+"""Formats rates and other amounts, and PyTorch's texts. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from warmwatch.shared.phrases import duration, one_line, step_length
+from warmwatch.shared.phrases import duration, one_line, took
 from warmwatch.shared.states import ENDED_STATES
-from warmwatch_monitor.published import LimitedBy
+from warmwatch_monitor.figures.rank import LimitedBy
 
 T = TypeVar("T")
 
@@ -21,33 +18,6 @@ _LARGE = ((1e9, " GJ"), (1e6, " MJ"), (1e4, " kJ"))
 
 def if_known(words: Callable[[T], str], value: T | None, unknown: str = "") -> str:
     return unknown if value is None else words(value)
-
-
-def took(seconds: float) -> str:
-    """``116 ms``, ``2.14 s``, ``43.2 s``, ``118 s``, ``12 min 5 s``, ``3 h 5 min``, ``2 d 4 h``.
-
-    A negative one has a minus, unless it is rounded to zero.
-    """
-    if seconds <= 0:
-        return f"-{took(-seconds)}" if seconds else "0 ms"
-    if seconds < 0.9995:
-        return f"{seconds * 1e3:.3g} ms"
-    if seconds < 99.95:
-        return f"{seconds:.3g} s"
-    whole = round(seconds)
-    if whole < 120:
-        return f"{whole} s"
-    if whole < 7200:
-        return _two(whole, 60, "min", 1, "s")
-    if whole < 48 * 3600:
-        return _two(whole, 3600, "h", 60, "min")
-    return _two(whole, 86400, "d", 3600, "h")
-
-
-def _two(whole: int, large: int, of_large: str, small: int, of_small: str) -> str:
-    many, rest = divmod(whole, large)
-    few = rest // small
-    return f"{many} {of_large} {few} {of_small}" if few else f"{many} {of_large}"
 
 
 def few(parts: Sequence[str], most: int) -> str:
@@ -97,9 +67,9 @@ def energy(joules: float) -> str:
 
 def size(many: float) -> str:
     """``14.6 GB``, decimal."""
-    for one, unit in _UNITS:
-        if many >= one:
-            return f"{many / one:.3g} {unit}"
+    for value, unit in _UNITS:
+        if many >= value:
+            return f"{many / value:.3g} {unit}"
     return f"{many:.0f} B"
 
 
@@ -110,9 +80,9 @@ def money(amount: float) -> str:
 
 def rate(value: float) -> str:
     """``943``, ``12.3k``, ``1.02 M``, as tokens a second are."""
-    for one, unit in ((1e9, " G"), (1e6, " M"), (1e3, "k")):
-        if value >= 0.9995 * one:
-            return f"{value / one:.3g}{unit}"
+    for number, unit in ((1e9, " G"), (1e6, " M"), (1e3, "k")):
+        if value >= 0.9995 * number:
+            return f"{value / number:.3g}{unit}"
     return f"{value:.3g}"
 
 
@@ -148,36 +118,35 @@ def _of_peaks(dtypes: Mapping[str, float]) -> str:
     return f" ({', '.join(f'{share * 100:.0f} % {name}' for name, share in shown.items())})"
 
 
-LIMITED = "limited by "  # ``top`` finds these facts by their beginnings
-IN_PROGRESS = "compile activity in progress for "
-
-
-def limited(known: LimitedBy) -> str:
+def limited(limit: LimitedBy) -> str:
     """``limited by input: 62 % of the time waits for batches``; without evidence the share."""
-    if known.evidence:
-        return f"{LIMITED}{known.subject}: {', '.join(known.evidence)}"
-    return limited_shortly(known)
+    if limit.evidence:
+        return f"limited by {limit.subject}: {', '.join(limit.evidence)}"
+    return limited_shortly(limit)
 
 
-def limited_shortly(known: LimitedBy) -> str:
+def limited_shortly(limit: LimitedBy) -> str:
     """``limited by input (62 %)``."""
-    share = "" if known.share is None else f" ({100 * known.share:.0f} %)"
-    return f"{LIMITED}{known.subject}{share}"
+    share = "" if limit.share is None else f" ({100 * limit.share:.0f} %)"
+    return f"limited by {limit.subject}{share}"
+
+
+_AS_FAST = "as fast"
 
 
 def faster(speed_up: float) -> str:
     """``7.4 times slower`` for a speed-up of 0.135; ``as fast`` if it rounds to 1."""
     how = "slower" if speed_up < 1 else "faster"
     times = f"{1 / speed_up if speed_up < 1 else speed_up:.3g}"
-    return "as fast" if times == "1" else f"{times} times {how}"
+    return _AS_FAST if times == "1" else f"{times} times {how}"
 
 
 def gained(speed_up: float, paid_back_at: int | None) -> str:
     """The speed-up of compiled steps over eager ones, and the step of the break-even."""
     if speed_up <= 1:
-        words = faster(speed_up)
-        than = "as" if words.endswith("as fast") else "than"
-        return f"{words} {than} eager, so compiling never breaks even"
+        how = faster(speed_up)
+        how = f"{how} as" if how == _AS_FAST else f"{how} than"
+        return f"{how} eager, so compiling never breaks even"
     fast = f"{speed_up:.2g}x as fast as eager"
     return fast if paid_back_at is None else f"{fast}; break-even at step {paid_back_at:,}"
 
@@ -201,22 +170,22 @@ def clean_step(rank: Mapping[str, Any]) -> float | None:
 _NOT_MEASURED = "cause not measured (no `warmwatch serve` ran before)"
 
 
-def slower_period(one: Mapping[str, Any]) -> str:
-    """``for 3 min, steps 301 to 700: 400 ms a step (24 ms before, 17x); load 8.9 on 2 CPUs``."""
-    ratio = float(f"{one['ratio']:.2g}")
-    before = f"({step_length(one['before'])} before, {ratio:g}x)"
-    causes = one["causes"]
+def slower_period(values: Mapping[str, Any]) -> str:
+    """``for 180 s, steps 301 to 700: 400 ms a step (24 ms before, 17x); load 8.9 on 2 CPUs``."""
+    ratio = float(f"{values['ratio']:.2g}")
+    before = f"({took(values['before'])} before, {ratio:g}x)"
+    causes = values["causes"]
     why = _NOT_MEASURED if causes is None else ", ".join(causes) or "no known cause"
-    return f"{_when_slower(one)}: {step_length(one['seconds'])} a step {before}; {why}"
+    return f"{_when_slower(values)}: {took(values['seconds'])} a step {before}; {why}"
 
 
-def _when_slower(one: Mapping[str, Any]) -> str:
-    since, until = one["since_step"], one["until_step"]
+def _when_slower(values: Mapping[str, Any]) -> str:
+    since, until = values["since_step"], values["until_step"]
     if until is None:
         return "now" if since is None else f"since step {since + 1:,}"
     if since is None:
         return f"up to step {until:,} (its begin was not seen)"
-    length = duration(one["ended_at"] - one["began_at"])
+    length = duration(values["ended_at"] - values["began_at"])
     return f"for {length}, steps {since + 1:,} to {until:,}"
 
 
@@ -236,17 +205,17 @@ def of_break(reason: str, whole: str | None, longest: int = _REASON_LIMIT) -> st
 
 def consecutive(numbers: Iterable[int]) -> list[range]:
     """``numbers`` as ranges, in order."""
-    found: list[range] = []
+    ranges: list[range] = []
     for number in sorted(numbers):
-        if found and number == found[-1].stop:
-            found[-1] = range(found[-1].start, number + 1)
+        if ranges and number == ranges[-1].stop:
+            ranges[-1] = range(ranges[-1].start, number + 1)
         else:
-            found.append(range(number, number + 1))
-    return found
+            ranges.append(range(number, number + 1))
+    return ranges
 
 
 def spans(ranges: Iterable[range], separator: str = ",") -> str:
     """``0-3,6``."""
     return separator.join(
-        str(one.start) if len(one) == 1 else f"{one.start}-{one.stop - 1}" for one in ranges
+        str(item.start) if len(item) == 1 else f"{item.start}-{item.stop - 1}" for item in ranges
     )

@@ -103,10 +103,10 @@ def spilled(stream: TextIO) -> None:
 
 def _size(stream: TextIO) -> os.terminal_size:
     try:
-        found = os.get_terminal_size(stream.fileno())
+        size = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
         return _USUAL
-    return found if found.columns and found.lines else _USUAL
+    return size if size.columns and size.lines else _USUAL
 
 
 _without_reader = set[int]()  # descriptors that lead nowhere since their reader is gone

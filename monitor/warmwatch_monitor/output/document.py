@@ -110,7 +110,7 @@ def _section(section: Section) -> Iterator[str]:
 
 def _item(item: Item) -> Iterator[str]:
     yield f"- {literal(item.words)}"
-    yield from (f"  - {literal(words)}" for words in item.more)
+    yield from (f"  - {literal(text)}" for text in item.more)
 
 
 def _table(table: Table) -> Iterator[str]:

@@ -76,8 +76,8 @@ def _section(section: Section, chart: Sequence[Text], width: int) -> Iterator[Re
 
 def _item(item: Item) -> Iterator[RenderableType]:
     yield _hanging("-", item.words)
-    for words in item.more:
-        yield _hanging("", words, indent=4)
+    for text in item.more:
+        yield _hanging("", text, indent=4)
 
 
 def _hanging(mark: str, words: str, indent: int = 2) -> RenderableType:

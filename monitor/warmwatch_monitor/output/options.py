@@ -38,10 +38,10 @@ class Number(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        found: float = super().convert(value, param, ctx)
-        if found != found:
+        number: float = super().convert(value, param, ctx)
+        if number != number:
             self.fail(f"{value!r} is not a number", param, ctx)
-        return found
+        return number
 
 
 class Whole(click.IntRange):

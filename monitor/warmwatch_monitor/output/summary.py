@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared.states import ENDED, State, least_advanced
+from warmwatch_monitor.figures.clauses import AnswerClause, Kind
 from warmwatch_monitor.output.amounts import few
 from warmwatch_monitor.output.states import SOME_UNREAD, some_unread
 
@@ -19,35 +19,40 @@ _LONGEST_LISTED = 24  # of a run among others
 _CUT, _JOINT = "...", "; "
 
 
-class Importance(IntEnum):
-    """Rank of a clause, most important first; equal ones stay in input order."""
+_ORDER = {kind: at for at, kind in enumerate(Kind)}
 
-    LOSS = 1  # lost ranks, a collective near its timeout
-    WAIT = 2  # what the run waits for, and how long
-    REASON = 3  # why it is in this state
-    ATTENTION = 4  # a condition that needs attention
-    NOTE = 5  # other conditions, differences between ranks
-    CONTEXT = 6  # the machine: GPUs, compile workers, load
-    REMEDY = 7  # what to do; never in the headline
+
+class Words(Struct, frozen=True):
+    """A fact in words; ``short``: its beginning, for a headline without enough room."""
+
+    text: str
+    short: str
+
+
+def begin(short: str, rest: str = "", joint: str = _JOINT) -> Words:
+    """``short``, and where there is room ``rest``."""
+    return Words(f"{short}{joint}{rest}" if rest else short, short)
 
 
 class Clause(Struct, frozen=True):
     """One fact in words.
 
     Attributes:
-        text: the words. importance: their rank among the clauses.
-        short: shorter words for a headline that ``text`` does not fit into.
+        text: the words. short: shorter words for a headline that ``text`` does not fit into; of a
+        head, its title.
         joint: the separator if it directly follows the words of the state.
         alone: its words as a detail, if different. in_full: it is a detail in any case, because
         these words have the evidence, which no headline needs.
+        beyond: what it adds to a run's title, if that has a part of it.
     """
 
     text: str
-    importance: Importance
+    kind: Kind
     short: str = ""
     joint: str = _JOINT
     alone: str = ""
     in_full: bool = False
+    beyond: str | None = None
 
     @property
     def detail(self) -> str:
@@ -56,30 +61,55 @@ class Clause(Struct, frozen=True):
 
 
 class Headline(Struct, frozen=True):
-    """An answer in words: ``summary`` fits ``LONGEST``; ``details``, the most important first."""
+    """An answer in words.
+
+    Attributes:
+        summary: fits ``LONGEST``. details: what it lacks, the most important first.
+        clauses: all of a run's answer. nameless: a run's summary without its name. subtitle:
+        without its title, too.
+    """
 
     summary: str
     details: tuple[str, ...] = ()
+    clauses: tuple[AnswerClause, ...] = ()
+    nameless: str = ""
+    subtitle: str = ""
 
 
-def headline(name: str, head: str, clauses: Iterable[Clause]) -> Headline:
+def headline(name: str, head: Clause, clauses: Iterable[Clause]) -> Headline:
     """``name: head``, the clauses that fit behind it, and the others."""
-    whole = f"{shortened(name)}: {head}" if name else head
-    summary = cut(whole)
-    rest = sorted((one for one in clauses if one.text), key=lambda one: one.importance)
-    details = [] if summary == whole else [head]
-    while rest and not details and rest[0].importance is not Importance.REMEDY:
-        one = rest[0]
-        joined = f"{summary}{one.joint if summary == whole else _JOINT}"
-        if len(longer := f"{joined}{one.text}") <= LONGEST:
-            summary = longer
-            details = [one.detail] if one.in_full else []
-        elif one.short and len(longer := f"{joined}{one.short}") <= LONGEST:
-            summary, details = longer, [one.detail]
-        else:
-            break
-        del rest[0]
-    return Headline(summary, (*details, *(one.detail for one in rest)))
+    start = f"{shortened(name)}: " if name else ""
+    fits = len(start) + len(head.text) <= LONGEST
+    shown = head.text if fits else head.short or head.text
+    summary = cut(f"{start}{shown}")
+    made = [AnswerClause(kind=head.kind, text=shown, short=summary[len(start) :])]
+    beyond = [head.text if head.beyond is None else head.beyond]
+    if shown != head.text:  # its short words are in the headline, and the rest is a detail
+        made += [AnswerClause(kind=head.kind, text=rest, short="") for rest in beyond if rest]
+        beyond = []
+    is_whole = made[-1].short == head.text
+    for clause in sorted(
+        (item for item in clauses if item.text), key=lambda value: _ORDER[value.kind]
+    ):
+        joint = clause.joint if len(made) == 1 else _JOINT
+        short = _fitting(clause, LONGEST - len(summary) - len(joint)) if is_whole else ""
+        is_whole = short == clause.text and not clause.in_full
+        text = clause.text if is_whole else clause.detail
+        made.append(AnswerClause(kind=clause.kind, text=text, short=short))
+        if short:
+            summary += f"{joint}{short}"
+            more = short if clause.beyond is None else clause.beyond
+            beyond += [joint, more] if more and any(beyond) else [more]
+    details = tuple(
+        answer_clause.text for answer_clause in made if answer_clause.short != answer_clause.text
+    )
+    return Headline(summary, details, tuple(made), summary[len(start) :], "".join(beyond))
+
+
+def _fitting(clause: Clause, room: int) -> str:
+    """As much of it as fits."""
+    parts = () if clause.kind is Kind.REMEDY else (clause.text, clause.short)
+    return next((text for text in parts if text and len(text) <= room), "")
 
 
 def listed(head: str, parts: Sequence[str], joint: str, most: int = 8) -> str:
@@ -123,55 +153,60 @@ def several(runs: Iterable[RunWords], *, unread: bool) -> Headline:
     Ended runs are in the headline only if no run lives. ``unread``: some records cannot be read.
     That is added to the headline if it fits, else it is the first detail.
     """
-    words = _several(runs)
+    sentence = _several(runs)
     if not unread:
-        return words
-    longer = f"{words.summary}{_JOINT}{SOME_UNREAD}"
+        return sentence
+    longer = f"{sentence.summary}{_JOINT}{SOME_UNREAD}"
     if len(longer) <= LONGEST:
-        return replace(words, summary=longer)
-    return replace(words, details=(SOME_UNREAD, *words.details))
+        return replace(sentence, summary=longer)
+    return replace(sentence, details=(SOME_UNREAD, *sentence.details))
 
 
 def _several(runs: Iterable[RunWords]) -> Headline:
     ordered = _by_advancement(list(runs))
-    living = [one for one in ordered if one.state not in ENDED]
-    ended = [one for one in ordered if one.state in ENDED]
+    living = [run for run in ordered if run.state not in ENDED]
+    ended = [run for run in ordered if run.state in ENDED]
     if len(ordered) == 1:
         return ordered[0].words
     if not living:
         head = f"nothing runs now; {len(ended)} runs ended: "
-        return Headline(listed(head, [_brief(one) for one in ended], ", ", _NAMED))
+        return Headline(listed(head, [_brief(run) for run in ended], ", ", _NAMED))
     earlier = (
-        (f"earlier: {few([f'{one.run} {one.brief}' for one in ended], _NAMED)}",) if ended else ()
+        (f"earlier: {few([f'{run.run} {run.brief}' for run in ended], _NAMED)}",) if ended else ()
     )
     if len(living) == 1:
         return Headline(living[0].words.summary, (*living[0].words.details, *earlier))
-    head = listed(f"{len(living)} runs: ", [_brief(one) for one in living], "; ")
-    return Headline(head, (*(one.words.summary for one in living), *earlier))
+    head = listed(f"{len(living)} runs: ", [_brief(run) for run in living], "; ")
+    return Headline(head, (*(run.words.summary for run in living), *earlier))
+
+
+def details_of(run: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the summary of a run of a ``/status`` answer lacks, the most important first."""
+    return tuple(clause["text"] for clause in run["clauses"] if clause["short"] != clause["text"])
 
 
 def several_of(runs: Iterable[Mapping[str, Any]], answer: Mapping[str, Any]) -> Headline:
     """The headline of ``runs`` of a ``/status`` answer."""
-    words = (
+    parts = (
         RunWords(
-            str(one["run"]),
-            State(one["state"]),
-            str(one["state"]),
-            Headline(str(one["summary"]), tuple(one.get("details") or ())),
+            str(run["run"]),
+            State(run["state"]),
+            str(run["state"]),
+            Headline(str(run["summary"]), details_of(run)),
         )
-        for one in runs
+        for run in runs
     )
-    return several(words, unread=some_unread(answer["sources"]))
+    return several(parts, unread=some_unread(answer["sources"]))
 
 
-def _brief(one: RunWords) -> str:
-    return f"{shortened(one.run, _LONGEST_LISTED)} {one.brief}"
+def _brief(run: RunWords) -> str:
+    return f"{shortened(run.run, _LONGEST_LISTED)} {run.brief}"
 
 
 def _by_advancement(runs: list[RunWords]) -> list[RunWords]:
     """Least advanced first; equal ones in input order."""
-    states, ordered = {one.state for one in runs}, list[State]()
+    states, ordered = {run.state for run in runs}, list[State]()
     while states:
         ordered.append(least_advanced(states))
         states.discard(ordered[-1])
-    return sorted(runs, key=lambda one: ordered.index(one.state))
+    return sorted(runs, key=lambda sentence: ordered.index(sentence.state))

@@ -304,8 +304,9 @@ export class Charts {
       const item = list.children[index];
       colour(item.querySelector(".dot"), "--dot", colours[index]);
       const rank = this.place.at === null ? this.reported.get(who) : null;
-      const value = rank && ENDED.has(rank.state) ? speed(rank) : standing(column, at);
-      text(item.querySelector("b"), value === null ? "" : show(value));
+      const whole = ENDED.has(rank?.state); // its line ends at its last step
+      const value = whole ? speed(rank) : standing(column, at);
+      text(item.querySelector("b"), value === null ? "" : `${show(value)}${whole ? " (whole run)" : ""}`);
     });
   }
 

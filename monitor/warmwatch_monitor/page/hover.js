@@ -65,7 +65,7 @@ export function rankAt(at, when, u, lanes, periodsOf) {
   if (!state) return [head, "not measured"];
   const parts = [state, spanAt(lane.phases, at), spanAt(lane.pauses, at), periodsOf(lane).some(([from, until]) => from <= at && at < until) && "slower than before"];
   const near = lane.recompiles.filter((one) => Math.abs(u.valToPos(one.at, "x") - u.cursor.left) <= NEAR);
-  const why = near.map((one) => `${one.at_limit ? "reached the recompile limit" : "recompiled"} ${one.called ?? ""}${one.seconds === null || one.at_limit ? "" : ` in ${as.duration(one.seconds)}`}: ${one.plain ?? one.reason}`);
+  const why = near.map((one) => `${one.at_limit ? "reached the recompile limit" : "recompiled"} ${one.called ?? ""}${one.seconds === null || one.at_limit ? "" : ` in ${as.length(one.seconds)}`}: ${one.plain ?? one.reason}`);
   const more = why.length > MOST ? [`and ${why.length - MOST} more`] : [];
   return [head, parts.filter(Boolean).join(", "), ...why.slice(-MOST), ...more];
 }

@@ -8,6 +8,7 @@ const MOST = 64; // maximum lanes; with more ranks, only the first rank of each 
 const MARKS = 9; // pixels above the bar of a lane: a recompile is marked there, where it hides no letter
 const ROOMY = 26; // pixels: a lower lane has its recompiles on the bar, and no letters
 const CAP = 8; // pixels: the end of a run is a moment, and the lane is free for the next start
+const ONE_SAMPLE = 1.5; // seconds: a shorter pause is of one sample
 const THIN = 12; // pixels: in a lower lane, a phase covers the state
 
 export function chosenLanes(ranks) {
@@ -44,7 +45,8 @@ export function drawLanes(plot, ranks, times, colours, chosen, periodsOf) {
       if (states.length > 1 && ENDED.has(states[0][2])) states.shift(); // it ended before the first sample
       paint(plot, states, top, high, colours);
       const phases = stretches(rank.phases, end);
-      for (const [begin, until, name] of stretches(rank.pauses, end)) {
+      for (const [begin, ends, name] of stretches(rank.pauses, end)) {
+        const until = ends - begin > ONE_SAMPLE ? ends : begin; // how much of a second it took is not known
         const compiles = phases.some(([from, to]) => from < until && to > begin); // in the upper half
         pause(plot, begin, until, name, [top, high, !above ? high : compiles ? high / 2 : 0], colours);
       }

@@ -1,6 +1,6 @@
 // One row for each run, with its step durations as a sparkline. Ended runs are collapsed.
 
-import { ENDED, beyond, shadeOf, tally, worded, worst } from "./headline.js";
+import { ENDED, shadeOf, tally, worst } from "./headline.js";
 import { union } from "./lanes.js";
 import { SHORTEST, stepped } from "./scales.js";
 import { as, fill, stated, text } from "./show.js";
@@ -33,8 +33,8 @@ function list(id, runs, newest, past, place) {
   const shown = id === "runs" || root.closest("details").open;
   runs.forEach((one, at) => {
     const item = root.children[at] ?? root.appendChild(row());
-    const state = shadeOf(one), words = worded(one, newest);
-    fill(item, { ...one, state, summary: beyond(one, words), words, place: { run: one.run } });
+    const state = shadeOf(one);
+    fill(item, { ...one, state, place: { run: one.run } });
     stated(item, state);
     item.querySelector("a").setAttribute("aria-current", String(place.run === one.run));
     if (shown) spark(item.querySelector("svg"), [...past.ranks.values()].find((rank) => rank.run === one.run), past);

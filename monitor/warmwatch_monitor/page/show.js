@@ -8,7 +8,7 @@ export const as = {
   moment: (value) => clock.format(new Date(value * 1000)),
   minute: (value) => clock.format(new Date(value * 1000)).slice(0, 5),
   length, duration,
-  spent: (value) => (value ? duration(value) : "none"),
+  spent: (value) => (value ? length(value) : "none"),
   percent: (value) => `${Math.round(value * 100)} %`,
   watts: (value) => `${Math.round(value)} W`,
   bytes: (value) => `${(value / 1e9).toFixed(1)} GB`,
@@ -16,21 +16,21 @@ export const as = {
   age: (value) => (value < 1 ? "now" : `${duration(value)} ago`),
 };
 
-// a step duration with two significant figures, formatted as in the sentences
+// what was measured, with three significant figures as in the terminal; a duration is for progress
 function length(value) {
-  if (value < 0.000995) return `${Number((value * 1e6).toPrecision(2))} µs`;
-  if (value < 0.995) return `${Number((value * 1e3).toPrecision(2))} ms`;
-  return value < 9.95 ? `${value.toFixed(1)} s` : duration(value);
+  if (value < 0.9995) return `${Number((value * 1e3).toPrecision(3))} ms`;
+  if (value < 99.95) return `${Number(value.toPrecision(3))} s`;
+  const whole = Math.round(value);
+  if (whole < 600) return `${whole} s`;
+  const [large, name, small, rest] = whole < 7200 ? [60, "min", 1, "s"] : whole < 172800 ? [3600, "h", 60, "min"] : [86400, "d", 3600, "h"];
+  const few = Math.floor((whole % large) / small);
+  return `${Math.floor(whole / large)} ${name}${few ? ` ${few} ${rest}` : ""}`;
 }
 
 function duration(value) {
   if (value < 0.9995) return `${Number((value * 1e3).toPrecision(3))} ms`;
   if (value < 9.95) return `${value.toFixed(1)} s`;
-  if (value < 119.5) return `${value.toFixed(0)} s`;
-  if (value < 599.5) {
-    const seconds = Math.round(value), rest = seconds % 60;
-    return `${Math.floor(seconds / 60)} min${rest ? ` ${rest} s` : ""}`;
-  }
+  if (value < 599.5) return `${value.toFixed(0)} s`;
   const minutes = Math.round(value / 60);
   if (minutes < 120) return `${minutes} min`;
   const hours = Math.floor(minutes / 60);
@@ -88,7 +88,7 @@ export function fill(root, data) {
 // on a phone each cell stands below the others, after the name of its column
 function labelled(row, body) {
   const heads = body.closest("table").tHead.rows[0].cells;
-  [...row.cells].forEach((cell, at) => { cell.dataset.label = heads[at].textContent.split(";")[0]; });
+  [...row.cells].forEach((cell, at) => { cell.dataset.label = heads[at].dataset.label ?? heads[at].textContent; });
   return row;
 }
 

@@ -20,13 +20,13 @@ export function showTables(answer, newest, place) {
   rows("ranks", first(each(runs, (rank, of) => [[rank, of, now.get(`${of.rank} ${of.run}`)]]), shown).map(([rank, of, sampled]) => ({
     ...of, state: rank.state, compiles: rank.compile.phase, detail: rank.compile.phase ?? beyond(rank), steps: sampled?.steps ?? rank.steps, age: sampled?.last_step_age_seconds,
     step: (ENDED.has(rank.state) ? null : sampled?.a_step_seconds) ?? speed(rank), compile: (sampled?.compile_seconds ?? rank.compile.seconds) || (rank.compile.graphs_before ? null : 0), graphs: rank.compile.graphs,
-    breaks: rank.compile.graph_breaks, recompiles: rank.compile.recompiles, host: rank.host,
+    breaks: rank.compile.graph_breaks, recompiles: counted(rank.compile), host: rank.host,
   })));
   note("more-ranks", all > shown && `${shown} of ${all} ranks; choose a run to see all of its ranks.`);
   rows("recompiles", each(runs, recompiles));
-  const unlisted = each(runs, ({ compile }) => [Math.max(0, (compile.recompiles ?? 0) - compile.last.filter(recompiled).length)]);
-  const left = unlisted.reduce((sum, one) => sum + one, 0);
-  note("more-recompiles", left > 0 && `and ${left} earlier recompile${left === 1 ? "" : "s"}: warmwatch report ${runs.length === 1 ? quoted(runs[0].run) : "RUN"} -v`);
+  const unlisted = ({ compile }) => Math.max(0, (compile.recompiles ?? 0) - compile.last.filter(recompiled).length);
+  const left = runs.map((run) => [run.run, run.ranks.reduce((sum, rank) => sum + unlisted(rank), 0)]).filter(([, count]) => count > 0);
+  note("more-recompiles", left.map(([run, count]) => `and ${count} earlier recompile${count === 1 ? "" : "s"}: warmwatch report ${quoted(run)} -v`).join("; "));
   const functions = each(runs, (rank, of) => (rank.compile.functions ?? []).map((one) => ({ ...one, ...of, name: one.called })));
   const named = functions.filter((one) => one.name).sort((a, b) => b.seconds - a.seconds);
   const known = functions.reduce((sum, one) => sum + (one.others || 1), 0);
@@ -41,6 +41,12 @@ export function speed({ state, step_seconds: { recent, typical, median } }) {
   return (ENDED.has(state) ? null : recent) ?? typical ?? median;
 }
 
+// how many recompiles, with the one in progress, as in the terminal
+function counted({ recompiles, underway }) {
+  const now = underway?.reason && underway.category !== "new_instance" && !underway.backward;
+  return recompiles !== null && now ? recompiles + 1 : recompiles;
+}
+
 // what qualifies "warm" or "eager", or how a rank ended, as in the terminal
 function beyond({ state, conditions = [], end }) {
   if (end && end.how !== "interrupted" && end.how !== "detached") {
@@ -48,7 +54,7 @@ function beyond({ state, conditions = [], end }) {
   }
   if (end) return end.how;
   const holds = state === "warm" || state === "eager" ? conditions.map((one) => one.condition) : [];
-  return holds.includes("silent") ? "no step" : holds.includes("slower") ? "slower" : null;
+  return holds.includes("exiting") ? "exiting" : holds.includes("silent") ? "no step" : holds.includes("slower") ? "slower" : null;
 }
 
 function each(runs, found) {

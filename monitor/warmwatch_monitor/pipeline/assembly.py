@@ -53,16 +53,18 @@ class Assembly:
         self, readings: Readings, health: tuple[SourceHealth, ...], now_ns: int, epoch: float
     ) -> Assembled:
         """The Snapshot of these readings at ``now_ns``."""
-        found, host = readings.of(RECORDS), readings.of(HOST)
-        refused = found.refusals if found else ()
-        if found and any(one.slot.identity.started_by == self._awaits for one in found.records):
+        reading, host = readings.of(RECORDS), readings.of(HOST)
+        refused = reading.refusals if reading else ()
+        if reading and any(
+            record.slot.identity.started_by == self._awaits for record in reading.records
+        ):
             self._awaits = None
-        analysed = self._analysed(readings, found, now_ns)
+        analysed = self._analysed(readings, reading, now_ns)
         runs = analysed.runs if analysed else ()
         refusals = (*(analysed.refusals if analysed else ()), *refused)
         shown = bounded(refusals)
-        unlisted = found.more_refusals if found else 0
-        left_out = self._count_left_out(found, runs)
+        unlisted = reading.more_refusals if reading else 0
+        left_out = self._count_left_out(reading, runs)
         snapshot = Snapshot(
             epoch=epoch,
             now_ns=now_ns,
@@ -70,28 +72,28 @@ class Assembly:
             earlier_starts=analysed.earlier if analysed else (),
             refusals=shown,
             more_refusals=len(refusals) - len(shown) + unlisted,
-            unread=found.unread if found else 0,
-            unread_beyond=found.unread_beyond if found else 0,
-            left_out_runs=found.left_out_runs if found else frozenset(),
+            unread=reading.unread if reading else 0,
+            unread_beyond=reading.unread_beyond if reading else 0,
+            left_out_runs=reading.left_out_runs if reading else frozenset(),
             left_out=left_out,
             left_out_total=self._left_out_total,
-            left_out_uids=found.over if found else frozenset(),
-            crowded=bool(found and found.crowded),
+            left_out_uids=reading.over if reading else frozenset(),
+            crowded=bool(reading and reading.crowded),
             gpus=readings.of(NVML) or (),
             observed=readings.of(OBSERVED) or (),
             host=host.machine if host else None,
             sources=health,
             directories=self._directories,
-            rooms=found.rooms if found else (),
+            rooms=reading.rooms if reading else (),
             awaited=self._awaits is not None,
         )
         return Assembled(snapshot=snapshot, problems=analysed.problems if analysed else ())
 
     def _analysed(
-        self, readings: Readings, found: RecordsReading | None, now_ns: int
+        self, readings: Readings, reading: RecordsReading | None, now_ns: int
     ) -> Analysed | None:
         """The runs and what is wrong with them; ``None`` before there is a record."""
-        records = found.records if found else ()
+        records = reading.records if reading else ()
         if self._analysis is None:
             if not records:
                 return None
@@ -100,23 +102,27 @@ class Assembly:
             self._analysis = Analysis(self._settings)
         return self._analysis.of(
             records,
-            _present(found) if found else None,
+            _present(reading) if reading else None,
             readings.of(HOST),
             readings.of(NVML) or (),
             self._latest_histories(readings),
             now_ns,
-            (found.read_ns if found else 0) or now_ns,
+            (reading.read_ns if reading else 0) or now_ns,
         )
 
     def _count_left_out(
-        self, found: RecordsReading | None, runs: tuple[RunView, ...]
+        self, reading: RecordsReading | None, runs: tuple[RunView, ...]
     ) -> Mapping[str, int]:
         """Count what is left out now. Increases since the last Snapshot add to the total."""
         views = [view for run in runs for view in run.ranks if view.living]
         unknown = sum(
             max(0, len(view.figures.who.reported_gpus) - len(view.gpus)) for view in views
         )
-        now = {**dict.fromkeys(LEFT_OUT, 0), **(found.left_out if found else {}), "gpus": unknown}
+        now = {
+            **dict.fromkeys(LEFT_OUT, 0),
+            **(reading.left_out if reading else {}),
+            "gpus": unknown,
+        }
         self._left_out_total = {
             kind: self._left_out_total[kind] + max(0, count - self._left_out[kind])
             for kind, count in now.items()
@@ -131,10 +137,10 @@ class Assembly:
         return self._histories
 
 
-def _present(found: RecordsReading) -> set[str]:
+def _present(reading: RecordsReading) -> set[str]:
     """Folders of existing records, including unreadable ones, and unreadable directories."""
-    folders = {record.folder for record in found.records}
-    return folders | {refusal.path for refusal in found.refusals}
+    folders = {record.folder for record in reading.records}
+    return folders | {refusal.path for refusal in reading.refusals}
 
 
 def bounded(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
@@ -216,10 +222,10 @@ class Publisher:
         age = (self._clock.monotonic_ns() - snapshot.now_ns) / 1e9
         if age <= self._patience:
             return snapshot
-        known = self._late
-        if known is None or known[0] is not snapshot or known[1] != int(age):
-            self._late = known = (snapshot, int(age), self._aged(snapshot, age))
-        return known[2]
+        row = self._late
+        if row is None or row[0] is not snapshot or row[1] != int(age):
+            self._late = row = (snapshot, int(age), self._aged(snapshot, age))
+        return row[2]
 
     def _aged(self, snapshot: Snapshot, age: float) -> Snapshot:
         health = SourceHealth(
@@ -233,7 +239,7 @@ class Publisher:
 
 def _why(snapshot: Snapshot) -> str:
     """The error of the last attempt, if it failed."""
-    (health,) = (one for one in snapshot.sources if one.source == PUBLISHER)
+    (health,) = (source for source in snapshot.sources if source.source == PUBLISHER)
     return f": {health.error}" if health.error and health.error != NOT_YET else ""
 
 

@@ -75,8 +75,8 @@ def level_before(slot: Slot) -> float | None:
     if slot.compile.warmups <= 1:
         return _fast_level(bins, recent_ns)
     since = _without_fastest(bins, sum(bins) - slot.clean_since_activity[0])
-    known = (_fast_level(since, recent_ns), _mean_before(slot))
-    return min((level for level in known if level), default=None)
+    pair = (_fast_level(since, recent_ns), _mean_before(slot))
+    return min((level for level in pair if level), default=None)
 
 
 def _mean_before(slot: Slot) -> float | None:
@@ -193,9 +193,9 @@ class QueuedSteps(Struct, frozen=True):
 
     @classmethod
     def follow(
-        cls, known: QueuedSteps | None, slot: Slot, lengths: Sequence[int]
+        cls, queued_steps: QueuedSteps | None, slot: Slot, lengths: Sequence[int]
     ) -> QueuedSteps | None:
-        """``known`` after this poll; ``None`` without GPUs, and before the first step.
+        """``queued_steps`` after this poll; ``None`` without GPUs, and before the first step.
 
         ``lengths``: those of ``slot`` that determine the recent speed.
         """
@@ -203,16 +203,16 @@ class QueuedSteps(Struct, frozen=True):
             return None
         steps, at_ns = slot.steps.steps, slot.steps.last_step_ns
         if (
-            known is None
-            or at_ns < known.latest.at_ns
-            or known.slot.compile.begun != slot.compile.begun
+            queued_steps is None
+            or at_ns < queued_steps.latest.at_ns
+            or queued_steps.slot.compile.begun != slot.compile.begun
         ):
             return cls(slot, slot.recent_step_ns, CleanSteps.of(slot), None, steps)
-        synchronized = known._synchronized_with(Synchronized.last(slot, lengths))
-        if known.before and at_ns - known.slot.steps.last_step_ns < _MEASURED_NS:
-            return replace(known, synchronized=synchronized)
-        latest, before, waited = known.latest, known.before, known.waited
-        if not before or _waited_since(slot, known.slot, lengths):
+        synchronized = queued_steps._synchronized_with(Synchronized.last(slot, lengths))
+        if queued_steps.before and at_ns - queued_steps.slot.steps.last_step_ns < _MEASURED_NS:
+            return replace(queued_steps, synchronized=synchronized)
+        latest, before, waited = queued_steps.latest, queued_steps.before, queued_steps.waited
+        if not before or _waited_since(slot, queued_steps.slot, lengths):
             waited = steps
         if at_ns - latest.at_ns >= _WINDOW_NS:
             latest, before = CleanSteps.of(slot), latest
@@ -221,16 +221,23 @@ class QueuedSteps(Struct, frozen=True):
 
     def _synchronized_with(self, new: Synchronized | None) -> tuple[Synchronized, ...]:
         """Those of the last poll, and ``new`` if it is later."""
-        known = self.synchronized
-        if new is None or (known and new.sum_ns - known[-1].sum_ns < _APART_NS):
-            return known
-        known = (*known, new)
-        apart = [after.sum_ns - before.sum_ns for before, after in pairwise(known[-3:])]
+        synchronizeds = self.synchronized
+        if new is None or (synchronizeds and new.sum_ns - synchronizeds[-1].sum_ns < _APART_NS):
+            return synchronizeds
+        synchronizeds = (*synchronizeds, new)
+        apart = [after.sum_ns - before.sum_ns for before, after in pairwise(synchronizeds[-3:])]
         longest = max(2 * _WINDOW_NS, _MISSING * min(apart, default=0))
-        known = tuple(one for one in known if new.sum_ns - one.sum_ns <= longest)
-        while len(known) > _FEWEST_SYNCHRONIZED and new.sum_ns - known[1].sum_ns >= _BETWEEN_NS:
-            known = known[1:]
-        return known
+        synchronizeds = tuple(
+            synchronized
+            for synchronized in synchronizeds
+            if new.sum_ns - synchronized.sum_ns <= longest
+        )
+        while (
+            len(synchronizeds) > _FEWEST_SYNCHRONIZED
+            and new.sum_ns - synchronizeds[1].sum_ns >= _BETWEEN_NS
+        ):
+            synchronizeds = synchronizeds[1:]
+        return synchronizeds
 
     def departure(self) -> record.Trend | None:
         """The steps of the last period, if their mean is far from the claimed length of a step."""
@@ -245,13 +252,17 @@ class QueuedSteps(Struct, frozen=True):
 
     def _between_ns(self) -> float | None:
         """The mean length of a step between the last synchronizations; ``None`` if unknown."""
-        known = self.synchronized
-        if len(known) < _FEWEST_SYNCHRONIZED:
+        synchronizeds = self.synchronized
+        if len(synchronizeds) < _FEWEST_SYNCHRONIZED:
             return None
-        apart = max(after.steps - before.steps for before, after in pairwise(known))
-        if sum(self.slot.clean_bins) - known[-1].steps > max(record.RING, _STALE_TIMES * apart):
+        apart = max(after.steps - before.steps for before, after in pairwise(synchronizeds))
+        if sum(self.slot.clean_bins) - synchronizeds[-1].steps > max(
+            record.RING, _STALE_TIMES * apart
+        ):
             return None
-        return (known[-1].sum_ns - known[0].sum_ns) / (known[-1].steps - known[0].steps)
+        return (synchronizeds[-1].sum_ns - synchronizeds[0].sum_ns) / (
+            synchronizeds[-1].steps - synchronizeds[0].steps
+        )
 
     def _recent_ns(self, lengths: Sequence[int]) -> float | None:
         launch = launch_ns(lengths)
@@ -272,16 +283,16 @@ def gaps(long_steps: Sequence[LongStep], step_s: float | None) -> tuple[LongStep
     """``long_steps`` without regular waits for the GPU; ``step_s``, a step, includes these."""
     queued_s = (step_s or 0.0) / _QUEUED_TIMES
     regular = [
-        one
-        for one in long_steps
-        if one.usual_seconds < queued_s and not (one.saving_seconds or one.evaluating_seconds)
+        step
+        for step in long_steps
+        if step.usual_seconds < queued_s and not (step.saving_seconds or step.evaluating_seconds)
     ]
     if len(regular) < _FEWEST_WAITS:
         return tuple(long_steps)
     from statistics import median  # as in model.causes
 
-    longest = _REGULAR_TIMES * median(one.seconds for one in regular)
-    return tuple(one for one in long_steps if one not in regular or one.seconds > longest)
+    longest = _REGULAR_TIMES * median(step.seconds for step in regular)
+    return tuple(step for step in long_steps if step not in regular or step.seconds > longest)
 
 
 def _waited_since(slot: Slot, then: Slot, lengths: Sequence[int]) -> bool:

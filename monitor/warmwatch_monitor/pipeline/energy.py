@@ -87,13 +87,15 @@ def retained(
     the whole poll failed. A record that cannot be read does not count as gone.
     """
     result: dict[str, EnergyUsed] = {}
-    for folder, one in used.items():
+    for folder, energy_used in used.items():
         if is_present(folder, present):
-            result[folder] = replace(one, gone_ns=None) if one.gone_ns else one
-        elif one.gone_ns is None:
-            result[folder] = replace(one, gone_ns=now_ns)
-        elif now_ns - one.gone_ns <= retention_ns:
-            result[folder] = one
+            result[folder] = (
+                replace(energy_used, gone_ns=None) if energy_used.gone_ns else energy_used
+            )
+        elif energy_used.gone_ns is None:
+            result[folder] = replace(energy_used, gone_ns=now_ns)
+        elif now_ns - energy_used.gone_ns <= retention_ns:
+            result[folder] = energy_used
     return result
 
 

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared import record, verdict
-from warmwatch.shared.record import ENDS, PHASES, Slot
+from warmwatch.shared.record import ENDS, PHASES, Header, Slot
 from warmwatch.shared.record.recent import gap_ns, marks_ns
 from warmwatch.shared.states import ENDED
 from warmwatch.shared.verdict import Facts, Judgement
+from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model import (
     Agent,
     Baseline,
     Beginning,
+    Compilation,
     Compile,
     CompilingWorkers,
     Figures,
@@ -47,7 +50,6 @@ from warmwatch_monitor.model.records import Journaled
 from warmwatch_monitor.pipeline import slot_figures
 from warmwatch_monitor.pipeline.clean_steps import QueuedSteps, gaps
 from warmwatch_monitor.pipeline.slot_figures import by_phase, counted_of, epoch, lengths, seconds
-from warmwatch_monitor.published import copied
 
 
 def figures(
@@ -60,26 +62,28 @@ def figures(
 ) -> Figures:
     """The figures of ``reading``, read at ``read_ns``, at ``now_ns``, given the verdict from its
     ``facts``."""
-    known = cached_figures(reading)
+    figures = cached_figures(reading)
     return Figures(
-        who=known.who,
-        steps=known.steps,
-        compile=_compile(known.compile, reading, judgement, now_ns, read_ns or now_ns),
-        warmups=_warmups(known.warmups, facts),
-        progress=_progress(reading, facts, judgement, now_ns),
-        life=known.life,
-        agent=known.agent,
-        log=known.log,
-        pauses=_pauses(known.pauses, reading, judgement, now_ns),
+        who=figures.who,
+        steps=figures.steps,
+        compile=_compile(figures.compile, reading, judgement, now_ns, read_ns or now_ns),
+        warmups=_warmups(figures.warmups, facts),
+        progress=_progress(reading, facts, judgement, now_ns, read_ns or now_ns),
+        life=figures.life,
+        agent=figures.agent,
+        log=figures.log,
+        pauses=_pauses(figures.pauses, reading, judgement, now_ns),
         workers=_workers(process),
         loader_workers=_loader_workers(reading, now_ns),
-        memory=known.memory,
-        worth=known.worth,
-        baseline=known.baseline,
+        memory=figures.memory,
+        worth=figures.worth,
+        baseline=figures.baseline,
     )
 
 
-def _progress(reading: RecordReading, facts: Facts, judgement: Judgement, now_ns: int) -> Progress:
+def _progress(
+    reading: RecordReading, facts: Facts, judgement: Judgement, now_ns: int, read_ns: int
+) -> Progress:
     slot = reading.slot
     stepped = slot.steps.last_step_ns if judgement.state not in ENDED else 0
     return Progress(
@@ -89,7 +93,7 @@ def _progress(reading: RecordReading, facts: Facts, judgement: Judgement, now_ns
         stall_limit_seconds=verdict.stall_after_ns(facts) / 1e9,
         batch_quiet_seconds=_ago(slot.steps.last_batch_ns, now_ns),
         open_seconds=_ago(verdict.open_since_ns(facts), now_ns),
-        stretch=_stretch(slot, facts, now_ns) if judgement.state not in ENDED else None,
+        stretch=_stretch(slot, facts, now_ns, read_ns) if judgement.state not in ENDED else None,
         compile_limit_seconds=seconds(verdict.compile_limit_ns(facts)),
         compile_precedent_seconds=seconds(verdict.compile_precedent_ns(facts)),
         last_step_age_seconds=_ago(stepped, max(now_ns, stepped)),
@@ -97,13 +101,14 @@ def _progress(reading: RecordReading, facts: Facts, judgement: Judgement, now_ns
     )
 
 
-def _stretch(slot: Slot, facts: Facts, now_ns: int) -> Stretch | None:
+def _stretch(slot: Slot, facts: Facts, now_ns: int, read_ns: int) -> Stretch | None:
+    """The time of the compiler counts up to the reading, as in :func:`_compile`."""
     since, counts = verdict.compiling_since_ns(facts), slot.compile
     if since is None:
         return None
     spent = sum(counts.phase_ns) - counts.compiling_before_ns
     if counts.active_since_ns:
-        spent += max(0, now_ns - counts.accounted_ns)
+        spent += max(0, min(now_ns, read_ns) - counts.accounted_ns)
     return Stretch(
         began_at=slot.header.epoch_seconds(since),
         seconds=max(0, now_ns - since) / 1e9,
@@ -135,7 +140,8 @@ def _since_gap(reading: RecordReading, usual_ns: float | None, now_ns: int) -> f
 def _pauses(pauses: Pauses, reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses:
     """With the pauses in progress.
 
-    A save that an unclean end interrupted lasts until that end: no figure shrinks.
+    A save that an unclean end interrupted lasts until that end, and so does an evaluation without
+    an end while the process still exits, which is one evaluation more: no figure shrinks.
     """
     slot, counts = reading.slot, reading.slot.compile
     save = verdict.saving_since_ns(slot.steps, counts)
@@ -143,21 +149,21 @@ def _pauses(pauses: Pauses, reading: RecordReading, judgement: Judgement, now_ns
     cells = verdict.between_cells_since_ns(slot.steps, counts)
     if not (save or evaluation or cells):
         return pauses
-    living = judgement.state not in ENDED
+    living = judgement.state not in ENDED and not counts.ended_ns
     until = now_ns if living else counts.ended_ns or reading.gone_ns or 0
 
     def open_ns(since: int) -> int:
         return max(0, until - since) if since else 0
 
-    known, reported = pauses.saving_seconds is not None, counts.evaluations or evaluation
+    is_known, reported = pauses.checkpoint_seconds is not None, counts.evaluations or evaluation
     return Pauses(
-        saving_seconds=(counts.saving_ns + open_ns(save)) / 1e9 if known else None,
+        checkpoint_seconds=(counts.saving_ns + open_ns(save)) / 1e9 if is_known else None,
         saving_since=epoch(slot.header, save) if living else None,
         saving_for_seconds=open_ns(save) / 1e9 if save and living else None,
-        evaluating_seconds=(counts.evaluating_ns + open_ns(evaluation)) / 1e9 if reported else None,
+        evaluation_seconds=(counts.evaluating_ns + open_ns(evaluation)) / 1e9 if reported else None,
         evaluating_since=epoch(slot.header, evaluation) if living else None,
         evaluating_for_seconds=open_ns(evaluation) / 1e9 if evaluation and living else None,
-        evaluations=counts.evaluations if reported else None,
+        evaluations=counts.evaluations + bool(evaluation and not living) if reported else None,
         evaluation_batch_seconds=pauses.evaluation_batch_seconds,
         before_seconds=pauses.before_seconds,
         warmup_seconds=pauses.warmup_seconds,
@@ -186,7 +192,7 @@ def _compile(
         compile = replace(
             compile,
             background_since=compile.background_since if living else None,
-            background_seconds=compile.background_seconds + took,
+            background_seconds=(compile.background_seconds or 0.0) + took,
             background_for_seconds=took if living else None,
         )
     if not counts.active_since_ns:
@@ -219,19 +225,19 @@ def _workers(process: ProcessReading | None) -> Workers | None:
 
 
 def _loader_workers(reading: RecordReading, now_ns: int) -> CompilingWorkers | None:
-    known = reading.workers
-    if known is None:
+    compilations = reading.workers
+    if compilations is None:
         return None
-    active = known.since_ns if reading.alive else ()
+    active = compilations.since_ns if reading.alive else ()
     open_ns = sum(max(0, now_ns - since) for since in active)
     return CompilingWorkers(
         compiling=len(active),
         since=epoch(reading.slot.header, active[0]) if active else None,
         for_seconds=max(0, now_ns - active[0]) / 1e9 if active else None,
-        processes=known.processes,
-        at_once=known.at_once,
-        seconds=(known.compile_ns + open_ns) / 1e9,
-        name=known.name,
+        processes=compilations.processes,
+        at_once=compilations.at_once,
+        seconds=(compilations.compile_ns + open_ns) / 1e9,
+        name=compilations.name,
     )
 
 
@@ -240,15 +246,22 @@ def log_of(reading: RecordReading) -> Log:
     began_ns = reading.slot.compile.episode_began_ns
     since = [c for c in reading.compilations if began_ns and c.at_ns >= began_ns]
     lines = {name: getattr(reading, name) for name in Journaled.__struct_fields__}
+    dated = partial(_dated, header=reading.slot.header)
+    lines["compilations"] = tuple(map(dated, reading.compilations))
+    lines["dearest"] = dated(reading.dearest) if reading.dearest else None
     return Log(
         **{**lines, "long_steps": _long_steps(reading)},
         underway=_underway(reading),
-        reopened_by=next((c for c in reversed(since) if c.reason), None),
+        reopened_by=next((c for c in reversed(since) if c.reason or c.again), None),
     )
 
 
+def _dated(compilation: Compilation, header: Header) -> Compilation:
+    return replace(compilation, ended_at=epoch(header, compilation.at_ns))
+
+
 def _long_steps(reading: RecordReading) -> tuple[LongStep, ...]:
-    return tuple(sorted(set(reading.long_steps), key=lambda one: one.at_ns))
+    return tuple(sorted(set(reading.long_steps), key=lambda step: step.at_ns))
 
 
 def _varying(reading: RecordReading) -> tuple[VaryingDim, ...]:
@@ -260,8 +273,8 @@ def _varying(reading: RecordReading) -> tuple[VaryingDim, ...]:
     if took_ns <= 0 or steps < 1 or reading.slot.compile.active_since_ns:
         return reading.varying
     return tuple(
-        replace(one, since_ns=one.since_ns + took_ns, since_steps=one.since_steps + steps)
-        for one in reading.varying
+        replace(dim, since_ns=dim.since_ns + took_ns, since_steps=dim.since_steps + steps)
+        for dim in reading.varying
     )
 
 
@@ -290,12 +303,12 @@ def _backward(reading: RecordReading, began: Beginning) -> Underway:
     """The backward that ``began``, with the name and the reason of its forward: a lazy backward has
     no reason of its own. An earlier warm-up's reason is not that of what compiles now.
     """
-    known = copied(began, Underway)
+    underway = copied(began, Underway)
     made = (c for c in reversed(reading.compilations) if c.kind == "forward" and c.id == began.id)
     forward = next(made, None) if began.id is not None else None
     if forward is None:
-        return replace(known, backward=True)
-    named = known if known.name is not None else copied(forward, Underway)
+        return replace(underway, backward=True)
+    named = underway if underway.name is not None else copied(forward, Underway)
     ours = forward.at_ns >= reading.slot.compile.episode_began_ns > 0
     why = (forward.reason, forward.category) if ours else (None, None)
     return replace(named, kind=None, backward=True, reason=why[0], category=why[1])
@@ -351,7 +364,7 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
     if (varying := _varying(reading)) is not log.varying:
         log = replace(log, varying=varying)
     if queued and reading.long_steps:
-        log = replace(log, long_steps=gaps(_long_steps(reading), steps.recent_seconds))
+        log = replace(log, long_steps=gaps(_long_steps(reading), steps.recent))
     return CachedFigures(
         reading=reading,
         who=before.who if before else slot_figures.who(slot.header, slot.identity, reading.owner),

@@ -42,8 +42,9 @@ from warmwatch_monitor.pipeline.figures import cached_figures, forget_others
 from warmwatch_monitor.pipeline.limits import Windows, with_limits
 from warmwatch_monitor.pipeline.outside import OutsideActivity
 from warmwatch_monitor.pipeline.runs import (
-    Known,
+    Circumstances,
     Start,
+    compiling_children,
     earlier_starts,
     group,
     numbered_conflicts,
@@ -210,28 +211,19 @@ class Judging:
         ``present``: the existing records; ``None`` if the directories could not be read. The state
         of records that cannot be read now, but may exist, is preserved.
         """
-        records = [_with_death(one, others.histories.get(one.folder)) for one in records]
-        records = self._outside.of(
-            records, others.processes, others.gpus, others.now_ns, present, others.read_ns
-        )
+        records = [_with_death(record, others.histories.get(record.folder)) for record in records]
         judged, refused = self._judge_all(records, others)
         forget_others(records)
+        self._outside.keep(present)
         if present is not None:
             self._names = judged.names
         self._followed = {
-            folder: one
-            for folder, one in {**self._followed, **judged.followed}.items()
+            folder: followed
+            for folder, followed in {**self._followed, **judged.followed}.items()
             if is_present(folder, present)
         }
-        self.earlier = tuple(
-            run.with_ranks(_with_periods(view, judged.followed) for view in run.ranks)
-            for run in judged.earlier
-        )
-        runs = self._with_ooms(judged.runs, others.oom_killed)
-        return tuple(
-            run.with_ranks(_with_periods(view, judged.followed) for view in run.ranks)
-            for run in runs
-        ), refused
+        self.earlier = judged.earlier
+        return self._with_ooms(judged.runs, others.oom_killed), refused
 
     def _judge_all(
         self, records: Collection[RecordReading], others: OtherReadings
@@ -241,67 +233,81 @@ class Judging:
             return self._judge(records, others), ()
         except Exception:  # noqa: BLE001 - judge each record alone to find the cause
             good, refused = [], []
-        for one in records:
+        for record in records:
             try:
-                self._judge([one], others)
+                self._judge([record], others)
             except Exception as error:  # noqa: BLE001 - one bad record is one refusal
                 reason = f"it cannot be judged: {described(error)}"
-                refused.append(Refusal(path=one.folder, reason=reason))
+                refused.append(Refusal(path=record.folder, reason=reason))
             else:
-                good.append(one)
+                good.append(record)
         return self._judge(good, others), tuple(refused)
 
-    def _judge(self, records: Iterable[RecordReading], others: OtherReadings) -> _Judged:
-        """Free of side effects, so that a caller can discard it if it raises."""
+    def _judge(self, records: Collection[RecordReading], others: OtherReadings) -> _Judged:
+        """Changes no state for the next poll, so that a caller can discard it if it raises."""
+        records = self._outside.of(
+            records, others.processes, others.gpus, others.now_ns, others.read_ns
+        )
         records, names = numbered_conflicts(records, self._names)
         used = owned(records, others.gpus)
-        followed = {one.folder: self._follow(one, used[one.folder], others) for one in records}
-        known = Known(
+        followed = {
+            record.folder: self._follow(record, used[record.folder], others) for record in records
+        }
+        circumstances = Circumstances(
             now_ns=others.now_ns,
             read_ns=others.read_ns,
             processes=others.processes,
             gpus=used,
-            working={folder: one.work.working_ns for folder, one in followed.items()},
-            busy={folder: one.work.busy_ns for folder, one in followed.items()},
+            working={folder: value.work.working_ns for folder, value in followed.items()},
+            busy={folder: value.work.busy_ns for folder, value in followed.items()},
             long_compile_ns=self._long_compile_ns,
             earlier={
-                folder: tuple(round(seconds * 1e9) for seconds in one.warmup_seconds)
-                for folder, one in others.histories.items()
+                folder: tuple(round(seconds * 1e9) for seconds in history.warmup_seconds)
+                for folder, history in others.histories.items()
             },
             slower=_slower(records, followed),
-            growing={folder: one.growth for folder, one in followed.items() if one.growth},
+            slowing=_slowing(records, followed),
+            growing={folder: value.growth for folder, value in followed.items() if value.growth},
+            children=compiling_children(records),
         )
-        runs = group(records, known)
-        earlier = earlier_starts(records, runs, known, self.earlier)
-        return _Judged(runs=runs, earlier=earlier, followed=followed, names=names)
+        runs = group(records, circumstances)
+        earlier = earlier_starts(records, runs, circumstances, self.earlier)
+        return _Judged(
+            runs=_with_periods(runs, followed),
+            earlier=_with_periods(earlier, followed),
+            followed=followed,
+            names=names,
+        )
 
     def _follow(
-        self, one: RecordReading, gpus: tuple[GpuReading, ...], others: OtherReadings
+        self, reading: RecordReading, gpus: tuple[GpuReading, ...], others: OtherReadings
     ) -> _Followed:
-        """The state of ``one`` after this poll."""
-        known = self._followed.get(one.folder)
-        process = None if one.pid is None else others.processes.get(one.pid)
-        before = known.memory if known else None
+        """The state of ``reading`` after this poll."""
+        followed = self._followed.get(reading.folder)
+        process = None if reading.pid is None else others.processes.get(reading.pid)
+        before = followed.memory if followed else None
         after = before
-        if one.pid is not None:
-            after = memory.follow(before, one.slot, others.now_ns, process, gpus)
+        if reading.pid is not None:
+            after = memory.follow(before, reading.slot, others.now_ns, process, gpus)
         return _Followed(
             work=follow_work(
-                known.work if known else Work(),
+                followed.work if followed else Work(),
                 process,
                 gpus,
                 others.now_ns,
-                uses_gpus=bool(one.slot.identity.gpus),
+                uses_gpus=bool(reading.slot.identity.gpus),
             ),
             # an ended record has steps that no poll saw: its surroundings now do not explain them
             speed=slowdown.follow(
-                known.speed if known else None,
-                one.slot,
-                partial(surroundings_of, one.slot, gpus, others.host) if one.alive else None,
-                one.slowed,
+                followed.speed if followed else None,
+                reading.slot,
+                partial(surroundings_of, reading.slot, gpus, others.host)
+                if reading.alive
+                else None,
+                reading.slowed,
             ),
             memory=after,
-            growth=_growth(known, after, one, gpus, others.host, process),
+            growth=_growth(followed, after, reading, gpus, others.host, process),
         )
 
     def _with_ooms(
@@ -309,8 +315,11 @@ class Judging:
     ) -> tuple[RunView, ...]:
         """``runs``, with OOM kills of lost ranks. The record of a dead process has no pid."""
         views = [view.record for run in runs for view in run.ranks]
-        known = {folder: pid for folder, pid in self._pids.items() if folder in self._followed}
-        self._pids = {**known, **{one.folder: one.pid for one in views if one.pid is not None}}
+        counts = {folder: pid for folder, pid in self._pids.items() if folder in self._followed}
+        self._pids = {
+            **counts,
+            **{reading.folder: reading.pid for reading in views if reading.pid is not None},
+        }
         return tuple(
             run.with_ranks(self._with_oom(view, killed) for view in run.ranks) for run in runs
         )
@@ -318,45 +327,53 @@ class Judging:
     def _with_oom(self, view: RankView, killed: Mapping[int, bool]) -> RankView:
         if view.judgement.state is not State.LOST and view.figures.life.signal is None:
             return view
-        known, death = killed.get(self._pids.get(view.record.folder, 0)), view.record.death
-        if known is None and death is not None:
-            known = death.out_of_memory
-        return view if known is None else replace(view, oom_killed=known)
+        is_known, death = killed.get(self._pids.get(view.record.folder, 0)), view.record.death
+        if is_known is None and death is not None:
+            is_known = death.out_of_memory
+        return view if is_known is None else replace(view, oom_killed=is_known)
 
 
-def _with_death(one: RecordReading, known: RankHistory | None) -> RecordReading:
-    """``one``, with its death and end if an earlier daemon saw them."""
-    if known is None or known.death is None or not one.is_unexplained:
-        return one
-    return replace(one, death=known.death, gone_ns=one.gone_ns or known.death.at_ns)
+def _with_death(reading: RecordReading, history: RankHistory | None) -> RecordReading:
+    """``reading``, with its death and end if an earlier daemon saw them."""
+    if history is None or history.death is None or reading.alive or reading.death:
+        return reading
+    return replace(reading, death=history.death, gone_ns=reading.gone_ns or history.death.at_ns)
 
 
 def _growth(
-    known: _Followed | None,
+    followed: _Followed | None,
     history: memory.MemoryHistory | None,
-    one: RecordReading,
+    reading: RecordReading,
     gpus: tuple[GpuReading, ...],
     host: Host | None,
     process: ProcessReading | None,
 ) -> MemoryGrowth | None:
-    """How the memory of ``one`` grows. The rate changes only with its history."""
-    held = known.growth if known else None
-    before = known.memory if known else None
+    """How the memory of ``reading`` grows. The rate changes only with its history."""
+    held = followed.growth if followed else None
+    before = followed.memory if followed else None
     same = history is not None and before is not None and history.buckets is before.buckets
     if history is None or (same and held is None):
         return None
     left = memory.left_on_host(host, process), gpus
     if same and held is not None:
         return memory.with_left(held, *left)
-    return memory.growth(history, *left, one.compilations, held)
+    return memory.growth(history, *left, reading.compilations, held)
 
 
-def _with_periods(view: RankView, followed: Mapping[str, _Followed]) -> RankView:
+def _with_periods(
+    runs: Iterable[RunView], followed: Mapping[str, _Followed]
+) -> tuple[RunView, ...]:
+    return tuple(
+        run.with_ranks(_rank_with_periods(view, followed) for view in run.ranks) for run in runs
+    )
+
+
+def _rank_with_periods(view: RankView, followed: Mapping[str, _Followed]) -> RankView:
     record = view.record
-    known = followed[record.folder].speed
-    if not known.periods:
+    now = followed.get(record.folder)  # of an earlier start, one that is not followed any more
+    if now is None or not now.speed.periods:
         return view
-    periods = slowdown.slower_periods(known, record.slot.header, ended=not view.living)
+    periods = slowdown.slower_periods(now.speed, record.slot.header, ended=not view.living)
     return replace(view, slower_periods=periods)
 
 
@@ -364,15 +381,24 @@ def _slower(
     records: Iterable[RecordReading], followed: Mapping[str, _Followed]
 ) -> dict[str, Slower]:
     """How a rank is slower than before, by record; ranks that are not slower are absent."""
-    found = {}
-    for one in records:
-        now = followed[one.folder].speed
+    result = {}
+    for record in records:
+        now = followed[record.folder].speed
         if not now.slower:
             continue
-        known = slowdown.slower(now, cached_figures(one).steps.recent_seconds)
-        if known is not None:
-            found[one.folder] = known
-    return found
+        slower = slowdown.slower(now, cached_figures(record).steps.recent)
+        if slower is not None:
+            result[record.folder] = slower
+    return result
+
+
+def _slowing(records: Iterable[RecordReading], followed: Mapping[str, _Followed]) -> frozenset[str]:
+    """The records whose ranks have just become slower: their speed is not settled."""
+    return frozenset(
+        record.folder
+        for record in records
+        if slowdown.slows(followed[record.folder].speed, cached_figures(record).steps.recent)
+    )
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -413,11 +439,13 @@ def follow_work(
     """
     busy = [gpu for gpu in gpus if (gpu.utilization_ratio or 0.0) >= WORKING_RATIO]
     computing = [gpu.at_ns for gpu in busy if not _spins(gpu)]
-    known = all(gpu.utilization_ratio is not None for gpu in gpus) and bool(gpus or not uses_gpus)
+    is_known = all(gpu.utilization_ratio is not None for gpu in gpus) and bool(
+        gpus or not uses_gpus
+    )
     moment = 0
     if computing:
         moment = max(computing)
-    elif not busy and known and process is not None and process.cpu_seconds != work.cpu_seconds:
+    elif not busy and is_known and process is not None and process.cpu_seconds != work.cpu_seconds:
         moment = now_ns if (process.cpu_ratio or 0.0) >= WORKING_RATIO else 0
     working_ns = max(work.working_ns, min(moment, now_ns))
     cpu_seconds = work.cpu_seconds if process is None else process.cpu_seconds
@@ -430,7 +458,9 @@ def is_idle(process: ProcessReading | None, gpus: Sequence[GpuReading]) -> bool:
     """Whether process, workers, compilers and GPUs are all known and idle."""
     if process is None or process.cpu_ratio is None or process.workers_busy is None:
         return False
-    helpers_busy = process.workers_busy or any(one.busy is not False for one in process.compilers)
+    helpers_busy = process.workers_busy or any(
+        compiler.busy is not False for compiler in process.compilers
+    )
     if helpers_busy or process.cpu_ratio >= IDLE_RATIO:
         return False
     return all(

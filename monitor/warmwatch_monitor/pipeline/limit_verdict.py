@@ -26,7 +26,6 @@ from msgspec.structs import replace
 from warmwatch.shared.phrases import counted
 from warmwatch_monitor.model import LimitedBy
 from warmwatch_monitor.model.machine import HARMLESS, LOW_POWER_RATIO
-from warmwatch_monitor.published import USED_BY_OTHERS
 
 # Less than a fifth of the time is not worth a change of the program; profilers warn there too.
 OVERHEAD = 0.2
@@ -118,27 +117,30 @@ def rules_out(load: Load, held: str) -> LimitedBy | bool:
     """
     if held in ("saving", "evaluation"):
         return False
-    found = limited_by(load, held, margin=_RULED_OUT)
-    return found is None or (found if found.verdict != held else False)
+    limit = limited_by(load, held, margin=_RULED_OUT)
+    return limit is None or (limit if limit.verdict != held else False)
 
 
 def _limited_by(load: Load, held: _Held) -> LimitedBy | None:
     overheads = [
-        one
-        for one in _overheads(load)
-        if one.share is not None and one.share >= OVERHEAD - _slack(one.verdict, held)
+        limit
+        for limit in _overheads(load)
+        if limit.share is not None and limit.share >= OVERHEAD - _slack(limit.verdict, held)
     ]
     of_gpu = next(_of_gpu(load, held), None)
     if not overheads:
         return of_gpu
     if of_gpu is not None and of_gpu.verdict == "communication":  # costs the step like a gap
         overheads.append(of_gpu)
-    found = max(overheads, key=lambda one: (one.share or 0.0) + _slack(one.verdict, held))
-    if found.verdict in load.by_chance:
+    overhead = max(
+        overheads,
+        key=lambda limited_by: (limited_by.share or 0.0) + _slack(limited_by.verdict, held),
+    )
+    if overhead.verdict in load.by_chance:
         return None
     if (reduced := _reduced_clocks(load, OVERHEAD)) is not None:
-        found = replace(found, evidence=(*found.evidence, *reduced.evidence))
-    return found
+        overhead = replace(overhead, evidence=(*overhead.evidence, *reduced.evidence))
+    return overhead
 
 
 def _slack(verdict: str, held: _Held) -> float:
@@ -148,26 +150,26 @@ def _slack(verdict: str, held: _Held) -> float:
 def _overheads(load: Load) -> Iterator[LimitedBy]:
     """The overheads that are known, whatever their share."""
     if load.saving is not None:
-        words = f"{_percent(load.saving)} of the time saves checkpoints"
-        yield LimitedBy(verdict="saving", share=load.saving, evidence=(words,))
+        text = f"{_percent(load.saving)} of the time saves checkpoints"
+        yield LimitedBy(verdict="saving", share=load.saving, evidence=(text,))
     if load.evaluating is not None:
-        words = f"{_percent(load.evaluating)} of the time evaluates"
-        yield LimitedBy(verdict="evaluation", share=load.evaluating, evidence=(words,))
+        text = f"{_percent(load.evaluating)} of the time evaluates"
+        yield LimitedBy(verdict="evaluation", share=load.evaluating, evidence=(text,))
     if (waiting := _waiting(load)) is not None:
-        words = f"{_percent(waiting)} of the time waits for batches"
+        text = f"{_percent(waiting)} of the time waits for batches"
         busy = () if load.busy is None else (f"kernels run {_percent(load.busy)} of the time",)
         compile = () if not load.workers_compiled else (_workers(load.workers_compiled),)
-        yield LimitedBy(verdict="input", share=waiting, evidence=(words, *compile, *busy))
+        yield LimitedBy(verdict="input", share=waiting, evidence=(text, *compile, *busy))
     if (gaps := _gaps(load)) is not None:
         yield _host(load, gaps)
     if (queued := _queued(load)) is not None:
-        evidence = (*_shortage(load), _cores(load))
-        yield LimitedBy(verdict="shared", share=queued, evidence=evidence)
+        evidence = (*_shortage(load, of_verdict=queued), _cores(load))
+        yield LimitedBy(verdict="shared", contended="cpu", share=queued, evidence=evidence)
     if (waits := _at_rest(load)) is not None:
         whose = "its processes and GPUs" if load.gpus else "its processes"
-        words = f"{whose} are idle at least {_percent(waits)} of the time, no batch is awaited"
+        text = f"{whose} are idle at least {_percent(waits)} of the time, no batch is awaited"
         busy = () if load.busy is None else (f"kernels run {_percent(load.busy)} of the time",)
-        yield LimitedBy(verdict="waiting", share=waits, evidence=(words, *busy, _cores(load)))
+        yield LimitedBy(verdict="waiting", share=waits, evidence=(text, *busy, _cores(load)))
 
 
 def _workers(compiled: int) -> str:
@@ -227,10 +229,10 @@ def _at_rest(load: Load) -> float | None:
     or in turns is not known, so this is the least that it can be.
     """
     waited = load.waiting if load.batches else 0.0
-    known = None not in (load.cpu, load.below, load.queued, load.batches, waited)
+    is_known = None not in (load.cpu, load.below, load.queued, load.batches, waited)
     idle = _idle(load) if load.gpus else max(0.0, 1.0 - _paused(load))
     unseen = load.accelerated is not False and not load.gpus  # what that does is not known
-    if not known or idle is None or unseen or load.fetched_ahead:
+    if not is_known or idle is None or unseen or load.fetched_ahead:
         return None
     used = (load.cpu or 0.0) + (load.below or 0.0) + (load.queued or 0.0)
     return max(0.0, idle - used - (waited or 0.0))
@@ -240,16 +242,18 @@ def _paused(load: Load) -> float:
     return (load.saving or 0.0) + (load.evaluating or 0.0)
 
 
-def _shortage(load: Load, least: float = 0.0) -> Iterator[str]:
+def _shortage(load: Load, least: float = 0.0, of_verdict: float | None = None) -> Iterator[str]:
     """Signs that it lacks CPUs: for its quota, or for other threads on the same CPUs.
 
     ``least``: share of the time without a CPU that is a sign. With less, threads that crowd the
-    CPUs do not slow this one.
+    CPUs do not slow this one. ``of_verdict``: its share, which leaves out waits that cost nothing.
     """
     if load.queued is not None:
         if load.queued < least:
             return
-        yield f"its main thread waits for a CPU {_percent(load.queued)} of the time"
+        name, share = (_percent(value) for value in (load.queued, of_verdict or load.queued))
+        bound = "" if share == name else "at least "
+        yield f"its main thread waits for a CPU {bound}{share} of the time"
     if load.crowded is not None and load.crowded >= _CROWDED:
         yield f"{load.crowded:.1f} runnable threads for each CPU"
 
@@ -264,14 +268,15 @@ def _cores(load: Load) -> str:
 def _host(load: Load, gaps: float) -> LimitedBy:
     # of a loader that is not PyTorch's, and of the start of workers, no wait is measured
     besides = "" if load.waiting is None else ", besides the measured waits for batches"
-    words = [f"no kernel runs {_percent(gaps)} of the time{besides}", _cores(load)]
+    parts = [f"no kernel runs {_percent(gaps)} of the time{besides}", _cores(load)]
     if shortage := tuple(_shortage(load, OVERHEAD)):
-        return LimitedBy(verdict="shared", share=gaps, evidence=(*words, *shortage))
+        evidence = (*parts, *shortage)
+        return LimitedBy(verdict="shared", contended="cpu", share=gaps, evidence=evidence)
     if load.cudagraphs == "off":
-        words.append('CUDA graphs are off: mode="reduce-overhead" may help')
+        parts.append('CUDA graphs are off: mode="reduce-overhead" may help')
     elif load.cudagraphs == "skipped":
-        words.append("CUDA graphs were requested and skipped")
-    return LimitedBy(verdict="host", share=gaps, evidence=tuple(words))
+        parts.append("CUDA graphs were requested and skipped")
+    return LimitedBy(verdict="host", share=gaps, evidence=tuple(parts))
 
 
 def _of_gpu(load: Load, held: _Held) -> Iterator[LimitedBy]:
@@ -281,8 +286,8 @@ def _of_gpu(load: Load, held: _Held) -> Iterator[LimitedBy]:
     if (reduced := _reduced_clocks(load, OVERHEAD - _slack("throttled", held))) is not None:
         yield reduced
     if load.others is not None and load.others >= OVERHEAD - _slack("shared", held):
-        words = f"{USED_BY_OTHERS} {_percent(load.others)} of the time"
-        yield LimitedBy(verdict="shared", share=load.others, evidence=(words,))
+        evidence = (f"other programs use the GPU {_percent(load.others)} of the time",)
+        yield LimitedBy(verdict="shared", contended="gpu", share=load.others, evidence=evidence)
     yield from _by_gpm(load, held)
 
 
@@ -292,8 +297,8 @@ def _reduced_clocks(load: Load, least: float) -> LimitedBy | None:
     share, reason = max(reasons, default=(0.0, ""))
     if share < least:
         return None
-    words = f"reduced clocks {_percent(share)} of the time ({reason})"
-    return LimitedBy(verdict="throttled", share=share, evidence=(words,))
+    text = f"reduced clocks {_percent(share)} of the time ({reason})"
+    return LimitedBy(verdict="throttled", share=share, evidence=(text,))
 
 
 def _by_gpm(load: Load, held: _Held) -> Iterator[LimitedBy]:

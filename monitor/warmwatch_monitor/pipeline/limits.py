@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from warmwatch.shared.record import Slot
+from warmwatch.shared.record.recent import UNEQUAL, recent_lengths
 from warmwatch.shared.states import WARM
 from warmwatch.shared.verdict import evaluating_since_ns, saving_since_ns
 from warmwatch_monitor.model import (
@@ -99,26 +101,26 @@ class Window(Struct, frozen=True, kw_only=True):
 
 
 def follow(
-    known: Window | None, view: RankView, now_ns: int, pids: Collection[int | None]
+    window: Window | None, view: RankView, now_ns: int, pids: Collection[int | None]
 ) -> Window:
-    """``known`` with what this poll of a rank that is warm or eager adds.
+    """``window`` with what this poll of a rank that is warm or eager adds.
 
     ``pids``: of all ranks of its run.
     """
-    now = _polled(known, view, now_ns)
-    if known is None or known.begun != now.begun or now.step_ns < known.step_ns:
-        return replace(now, means={} if known else _first_poll(view))
-    poll = _Poll(known=known, now=now, view=view, at_ns=now_ns, pids=pids)
-    now, means, throttled = poll.added(known.means, known.throttled, _window(view))
-    _, newest, newest_throttled = poll.added(known.newest, known.newest_throttled, _newest(view))
+    now = _polled(window, view, now_ns)
+    if window is None or window.begun != now.begun or now.step_ns < window.step_ns:
+        return replace(now, means={} if window else _first_poll(view))
+    poll = _Poll(known=window, now=now, view=view, at_ns=now_ns, pids=pids)
+    now, means, throttled = poll.added(window.means, window.throttled, _window(view))
+    _, newest, newest_throttled = poll.added(window.newest, window.newest_throttled, _newest(view))
     return replace(
         now,
         means=means,
         throttled=throttled,
         newest=newest,
         newest_throttled=newest_throttled,
-        verdict=known.verdict,
-        against=known.against,
+        verdict=window.verdict,
+        against=window.against,
     )
 
 
@@ -135,18 +137,18 @@ class _Poll(Struct, frozen=True, kw_only=True):
         self, means: Mapping[str, Mean], throttled: Mapping[str, Mean], window: float
     ) -> tuple[Window, dict[str, Mean], dict[str, Mean]]:
         """``now`` as of its last step, and these averages over ``window`` seconds after it."""
-        means, throttled, known, view = dict(means), dict(throttled), self.known, self.view
-        now = _add_steps(means, known, self.now, window)
-        took = (now.gpu_ns - known.gpu_ns) / 1e9
-        if took > 0 and known.gpu_ns and _is_training(view, self.at_ns):
+        means, throttled, item, view = dict(means), dict(throttled), self.known, self.view
+        now = _add_steps(means, item, self.now, window)
+        took = (now.gpu_ns - item.gpu_ns) / 1e9
+        if took > 0 and item.gpu_ns and _is_training(view, self.at_ns):
             for name, value in _measured(view, self.pids):
                 _add(means, name, value, took, window)
             for name, holds in _throttled(view.gpus).items():
                 _add(throttled, name, float(holds), took, window)
-        took = (self.at_ns - known.at_ns) / 1e9
+        took = (self.at_ns - item.at_ns) / 1e9
         for name, used, before in (
-            ("cpu", now.cpu_seconds, known.cpu_seconds),
-            ("queued", now.queued_seconds, known.queued_seconds),
+            ("cpu", now.cpu_seconds, item.cpu_seconds),
+            ("queued", now.queued_seconds, item.queued_seconds),
         ):
             if took > 0 and used is not None and before is not None:
                 _add(means, name, (used - before) / took, took, window)
@@ -156,7 +158,7 @@ class _Poll(Struct, frozen=True, kw_only=True):
         return now, means, throttled
 
 
-def _polled(known: Window | None, view: RankView, now_ns: int) -> Window:
+def _polled(window: Window | None, view: RankView, now_ns: int) -> Window:
     """The totals of this poll, without averages."""
     steps, counts, process = view.record.slot.steps, view.record.slot.compile, view.process
     return Window(
@@ -167,29 +169,29 @@ def _polled(known: Window | None, view: RankView, now_ns: int) -> Window:
         saving_ns=counts.saving_ns,
         evaluating_ns=counts.evaluating_ns,
         batches=steps.batches,
-        fetched_ahead=known is not None and known.fetched_ahead,
-        gpu_ns=max((one.at_ns for one in view.gpus), default=0),
+        fetched_ahead=window is not None and window.fetched_ahead,
+        gpu_ns=max((gpu.at_ns for gpu in view.gpus), default=0),
         cpu_seconds=process.cpu_seconds if process else None,
         queued_seconds=process.queued_seconds if process else None,
     )
 
 
-def _add_steps(means: dict[str, Mean], known: Window, now: Window, window: float) -> Window:
+def _add_steps(means: dict[str, Mean], item: Window, now: Window, window: float) -> Window:
     """Add what the steps since the last poll waited for. Returns ``now``, as of its last step."""
-    took = (now.step_ns - known.step_ns) / 1e9
+    took = (now.step_ns - item.step_ns) / 1e9
     if not took:  # a pause since then belongs to the step that comes
         return replace(
             now,
-            wait_ns=known.wait_ns,
-            saving_ns=known.saving_ns,
-            evaluating_ns=known.evaluating_ns,
-            batches=known.batches,
+            wait_ns=item.wait_ns,
+            saving_ns=item.saving_ns,
+            evaluating_ns=item.evaluating_ns,
+            batches=item.batches,
         )
-    waited, evaluated_ns = now.wait_ns - known.wait_ns, now.evaluating_ns - known.evaluating_ns
+    waited, evaluated_ns = now.wait_ns - item.wait_ns, now.evaluating_ns - item.evaluating_ns
     _add(means, "waiting", min(1.0, waited / 1e9 / took), took, window)
-    _add_pause(means, "saving", now.saving_ns - known.saving_ns, took, window)
+    _add_pause(means, "saving", now.saving_ns - item.saving_ns, took, window)
     _add_pause(means, "evaluating", evaluated_ns, took, window)
-    if now.batches > known.batches and not evaluated_ns:
+    if now.batches > item.batches and not evaluated_ns:
         # each wait of the training's own thread takes some time
         return replace(now, fetched_ahead=not waited)
     return now
@@ -219,15 +221,27 @@ def _add(means: dict[str, Mean], name: str, value: float, seconds: float, window
 def _first_poll(view: RankView) -> dict[str, Mean]:
     """What the record itself knows, for a reader that comes late.
 
-    Waits for batches are those since the last compile activity. Pauses are shares of the whole run,
+    Waits for batches are those since the last compile activity, and absent if the last steps take
+    another time than these: their share may be another too. Pauses are shares of the whole run,
     and absent soon after compile activity. Compiling is no share of a warm run. How much of it was
     in evaluations is not known. Of the pauses, only the longest is known by itself.
     """
     slot = view.record.slot
-    _, clean_ns = slot.clean_since_activity
+    count, clean_ns = slot.clean_since_activity
     clean, waited = clean_ns / 1e9, slot.waited_since_activity_ns / 1e9
-    waits = {"waiting": Mean(min(1.0, waited / clean), clean)} if clean >= _FIRST_WAITS else {}
+    waits = {}
+    if clean >= _FIRST_WAITS and _is_representative(clean_ns / max(1, count), slot):
+        waits = {"waiting": Mean(min(1.0, waited / clean), clean)}
     return {**waits, **_first_pauses(view)}
+
+
+def _is_representative(mean_ns: float, slot: Slot) -> bool:
+    """Whether the last steps take about as long as the mean of all since the compile activity."""
+    lengths = recent_lengths(slot.recent)
+    recent_ns = sum(lengths) / max(1, len(lengths))
+    if slot.identity.gpus:  # most of these only launch kernels
+        recent_ns = slot.recent_step_ns or 0.0
+    return mean_ns / UNEQUAL <= recent_ns <= mean_ns * UNEQUAL
 
 
 def _first_pauses(view: RankView) -> dict[str, Mean]:
@@ -245,11 +259,12 @@ def _first_pauses(view: RankView) -> dict[str, Mean]:
         return {}
     long = view.figures.log.long_steps
     longest = {
-        "saving": max((one.saving_seconds for one in long), default=0.0),
-        "evaluating": max((one.evaluating_seconds for one in long), default=0.0),
+        "saving": max((step.saving_seconds for step in long), default=0.0),
+        "evaluating": max((step.evaluating_seconds for step in long), default=0.0),
     }
     return {
-        name: Mean(min(1.0, one / ran), ran, longest.get(name, 0.0)) for name, one in spent.items()
+        name: Mean(min(1.0, value / ran), ran, longest.get(name, 0.0))
+        for name, value in spent.items()
     }
 
 
@@ -269,27 +284,27 @@ def _is_training(view: RankView, now_ns: int) -> bool:
 def _measured(view: RankView, pids: Collection[int | None]) -> Iterator[tuple[str, float]]:
     """Means over its GPUs, of what all of them report."""
     columns: Mapping[str, Sequence[float | None]] = {
-        "busy": [one.utilization_ratio for one in view.gpus],
-        "sm": [one.sm_active_ratio for one in view.gpus],
-        "tensor": [one.tensor_active_ratio for one in view.gpus],
-        "dram": [one.dram_active_ratio for one in view.gpus],
-        "nvlink_bytes": [one.nvlink_bytes for one in view.gpus],
-        "watts": [one.power_watts for one in view.gpus],
-        "limit_watts": [one.power_limit_watts for one in view.gpus],
-        "others": [_others(one, view.record.pid, pids) for one in view.gpus],
+        "busy": [gpu.utilization_ratio for gpu in view.gpus],
+        "sm": [gpu.sm_active_ratio for gpu in view.gpus],
+        "tensor": [gpu.tensor_active_ratio for gpu in view.gpus],
+        "dram": [gpu.dram_active_ratio for gpu in view.gpus],
+        "nvlink_bytes": [gpu.nvlink_bytes for gpu in view.gpus],
+        "watts": [gpu.power_watts for gpu in view.gpus],
+        "limit_watts": [gpu.power_limit_watts for gpu in view.gpus],
+        "others": [_others(gpu, view.record.pid, pids) for gpu in view.gpus],
     }
     for name, column in columns.items():
-        known = [value for value in column if value is not None]
-        if known and len(known) == len(column):
-            yield name, sum(known) / len(known)
+        values = [value for value in column if value is not None]
+        if values and len(values) == len(column):
+            yield name, sum(values) / len(values)
 
 
 def _throttled(gpus: Sequence[GpuReading]) -> dict[str, bool]:
     """Whether each reason reduces the clocks of any GPU."""
-    found: dict[str, bool] = {}
-    for name, holds in (one for gpu in gpus for one in gpu.throttled):
-        found[name] = holds or found.get(name, False)
-    return found
+    bools: dict[str, bool] = {}
+    for name, holds in (pair for gpu in gpus for pair in gpu.throttled):
+        bools[name] = holds or bools.get(name, False)
+    return bools
 
 
 def _others(gpu: GpuReading, own: int | None, pids: Collection[int | None]) -> float | None:
@@ -333,22 +348,22 @@ def load_of(
     step = view.figures.steps.length
     if least is None:
         least = max(_LEAST, _LEAST_STEPS * (step or 0.0))
-    settled = {name for name, one in window.means.items() if one.seconds >= least}
-    known = {
-        name: one.value
-        for name, one in window.means.items()
+    settled = {name for name, mean in window.means.items() if mean.seconds >= least}
+    amounts = {
+        name: mean.value
+        for name, mean in window.means.items()
         if name in settled or name in _PAUSES  # these rule out others from the beginning
     }
-    if "queued" in known:  # Linux counts a wait at its end: it may have begun before the window
-        known["queued"] = min(1.0, known["queued"])
-    watts, limit = known.get("watts"), known.get("limit_watts")
+    if "queued" in amounts:  # Linux counts a wait at its end: it may have begun before the window
+        amounts["queued"] = min(1.0, amounts["queued"])
+    watts, limit = amounts.get("watts"), amounts.get("limit_watts")
     if not view.figures.steps.batches:
-        known.pop("waiting", None)
+        amounts.pop("waiting", None)
     compile, who = view.figures.compile, view.figures.who
-    kinds = compile.compilations or {}
-    graphs = None if compile.compilations is None else "on" if kinds.get("cudagraph") else "off"
+    kinds = compile.compilations_by_kind
+    graphs = None if kinds is None else "on" if kinds.get("cudagraph") else "off"
     return Load(
-        **known,
+        **amounts,
         by_chance=[
             verdict
             for name, verdict in _PAUSES.items()
@@ -356,7 +371,7 @@ def load_of(
         ],
         power=watts / limit if watts is not None and limit else None,
         throttled={
-            name: one.value for name, one in window.throttled.items() if one.seconds >= least
+            name: mean.value for name, mean in window.throttled.items() if mean.seconds >= least
         },
         cpus=view.process.cpus if view.process else None,
         crowded=host.load_1m / host.cpus if host and host.load_1m and host.cpus else None,
@@ -384,14 +399,14 @@ def _contradicted(window: Window, view: RankView, host: Host | None, now_ns: int
     """
     if window.verdict is None:
         return window
-    pauses = {name: one for name, one in window.means.items() if name in _PAUSES}
+    pauses = {name: mean for name, mean in window.means.items() if name in _PAUSES}
     means = {**window.newest, **pauses}
     newest = replace(window, means=means, throttled=window.newest_throttled)
     load, held = load_of(newest, view, host, now_ns, least=0.0), window.verdict.verdict
-    found = rules_out(load, held)
-    if not found:
+    limit = rules_out(load, held)
+    if not limit:
         return replace(window, against=0) if window.against else window
-    seen = "shared" in (held, found.verdict if isinstance(found, LimitedBy) else None)
+    seen = "shared" in (held, limit.verdict if isinstance(limit, LimitedBy) else None)
     if window.against + 1 < _AGAINST and not (seen and load.gpus):
         return replace(window, against=window.against + 1)
     return replace(newest, verdict=None, against=0)
@@ -402,7 +417,7 @@ Windows = Mapping[str, Window]
 
 def with_limits(
     runs: Sequence[RunView],
-    known: Windows,
+    result: Windows,
     host: Host | None,
     now_ns: int,
 ) -> tuple[dict[str, Window], tuple[RunView, ...]]:
@@ -413,10 +428,10 @@ def with_limits(
     windows, judged = {}, []
     for run in runs:
         ranks: Sequence[RankView]
-        ranks, pids = [], {one.record.pid for one in run.ranks}
+        ranks, pids = [], {rank.record.pid for rank in run.ranks}
         for view in run.ranks:
             folder = view.record.folder
-            window = known.get(folder)
+            window = result.get(folder)
             if view.living and view.judgement.state in WARM and view.figures.steps.count:
                 # a process that exits makes no step: what it waits for then limits none
                 exits = bool(view.record.slot.compile.ended_ns)
@@ -443,12 +458,18 @@ def _without_mutual_waits(ranks: Sequence[RankView], windows: Windows) -> Sequen
 
     There is no rank to wait for then: other small kernels look the same.
     """
-    waiting = [one for one in ranks if one.limited_by and one.limited_by.verdict == "communication"]
-    traffic = [windows[one.record.folder].means.get("nvlink_bytes") for one in waiting]
-    moves = any(one is None or one.value >= NVLINK_BYTES for one in traffic)
-    if moves or not waiting or len(waiting) < max(one.figures.who.world_size or 1 for one in ranks):
+    waiting = [
+        rank for rank in ranks if rank.limited_by and rank.limited_by.verdict == "communication"
+    ]
+    traffic = [windows[rank.record.folder].means.get("nvlink_bytes") for rank in waiting]
+    moves = any(mean is None or mean.value >= NVLINK_BYTES for mean in traffic)
+    if (
+        moves
+        or not waiting
+        or len(waiting) < max(rank.figures.who.world_size or 1 for rank in ranks)
+    ):
         return ranks
-    return [replace(one, limited_by=None) for one in ranks]
+    return [replace(rank, limited_by=None) for rank in ranks]
 
 
 def _without_lone_waits(ranks: Sequence[RankView]) -> Sequence[RankView]:
@@ -456,7 +477,7 @@ def _without_lone_waits(ranks: Sequence[RankView]) -> Sequence[RankView]:
 
     Each may wait for another one, in a collective on the CPU: that one's limit is the run's.
     """
-    waiting = [one for one in ranks if one.limited_by and one.limited_by.verdict == "waiting"]
-    if not waiting or len(waiting) >= max(one.figures.who.world_size or 1 for one in ranks):
+    waiting = [rank for rank in ranks if rank.limited_by and rank.limited_by.verdict == "waiting"]
+    if not waiting or len(waiting) >= max(rank.figures.who.world_size or 1 for rank in ranks):
         return ranks
-    return [replace(one, limited_by=None) if one in waiting else one for one in ranks]
+    return [replace(rank, limited_by=None) if rank in waiting else rank for rank in ranks]

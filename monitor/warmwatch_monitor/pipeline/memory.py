@@ -61,29 +61,29 @@ class MemoryHistory(Struct, frozen=True, kw_only=True):
 
 
 def follow(
-    known: MemoryHistory | None,
+    history: MemoryHistory | None,
     slot: Slot,
     now_ns: int,
     process: ProcessReading | None,
     gpus: Sequence[GpuReading],
 ) -> MemoryHistory:
-    """``known`` with the memory of this poll. Only time in which the rank trains counts."""
-    known = known or MemoryHistory()
+    """``history`` with the memory of this poll. Only time in which the rank trains counts."""
+    history = history or MemoryHistory()
     steps, counts = slot.steps.steps, slot.compile
-    if known.filling is not None and steps < known.filling.step:
-        known = MemoryHistory()
+    if history.filling is not None and steps < history.filling.step:
+        history = MemoryHistory()
     pauses = (counts.evaluating_since_ns, counts.saving_since_ns, counts.active_since_ns)
     if not counts.warmups or any(pauses) or process is None:
-        return known
-    if known.filling is not None and 0 <= now_ns - known.filling.ended_ns < _POLL_NS:
-        return known
+        return history
+    if history.filling is not None and 0 <= now_ns - history.filling.ended_ns < _POLL_NS:
+        return history
     now = Bucket(now_ns, steps, process.private_bytes, _gpu_bytes(gpus))
-    if known.filling is None:
-        return replace(known, began_ns=now_ns, filling=now)
-    filling = _least(known.filling, now)
-    if now_ns - known.began_ns < known.length_ns:
-        return replace(known, filling=filling)
-    buckets, length_ns = (*known.buckets, filling), known.length_ns
+    if history.filling is None:
+        return replace(history, began_ns=now_ns, filling=now)
+    filling = _least(history.filling, now)
+    if now_ns - history.began_ns < history.length_ns:
+        return replace(history, filling=filling)
+    buckets, length_ns = (*history.buckets, filling), history.length_ns
     if len(buckets) >= _MOST_BUCKETS:
         pairs = zip(buckets[::2], buckets[1::2], strict=False)
         buckets, length_ns = tuple(_least(*pair) for pair in pairs), 2 * length_ns
@@ -92,21 +92,23 @@ def follow(
 
 def _gpu_bytes(gpus: Sequence[GpuReading]) -> int | None:
     """Memory in use on the rank's GPUs, if no other process is on them."""
-    used = [one.memory_used_bytes for one in gpus if len(one.processes or ()) == 1]
-    known = [one for one in used if one is not None]
-    return sum(known) if gpus and len(known) == len(gpus) else None
+    used = [gpu.memory_used_bytes for gpu in gpus if len(gpu.processes or ()) == 1]
+    numbers = [number for number in used if number is not None]
+    return sum(numbers) if gpus and len(numbers) == len(gpus) else None
 
 
-def _least(one: Bucket, later: Bucket) -> Bucket:
-    return Bucket(later.ended_ns, later.step, _min(one.host, later.host), _min(one.gpu, later.gpu))
+def _least(bucket: Bucket, later: Bucket) -> Bucket:
+    return Bucket(
+        later.ended_ns, later.step, _min(bucket.host, later.host), _min(bucket.gpu, later.gpu)
+    )
 
 
-def _min(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else min(one, other)
+def _min(number: int | None, other: int | None) -> int | None:
+    return None if number is None or other is None else min(number, other)
 
 
 def growth(
-    known: MemoryHistory | None,
+    history: MemoryHistory | None,
     left_bytes: int | None = None,
     gpus: Sequence[GpuReading] = (),
     compilations: Iterable[Compilation] = (),
@@ -117,34 +119,34 @@ def growth(
     ``left_bytes``: of host memory. ``held``: the growth until now, which ends at lower limits than
     it began at.
     """
-    if known is None:
+    if history is None:
         return None
-    for of in ("gpu", "host"):
-        series = _series(known.buckets, of)
-        is_held = held is not None and held.of == of
-        if (found := _growth(of, series, is_held=is_held)) is not None:
-            recompiled = _recompiled(series, found.since_step, compilations)
-            return with_left(replace(found, recompiled=recompiled), left_bytes, gpus)
+    for memory in ("gpu", "host"):
+        series = _series(history.buckets, memory)
+        is_held = held is not None and held.of == memory
+        if (growth := _growth(memory, series, is_held=is_held)) is not None:
+            recompiled = _recompiled(series, growth.since_step, compilations)
+            return with_left(replace(growth, recompiled=recompiled), left_bytes, gpus)
     return None
 
 
 def left_on_host(host: Host | None, process: ProcessReading | None) -> int | None:
     """Host memory that a process may still get: the kernel kills it at its cgroup's limit too."""
     machine = host.memory_available_bytes if host else None
-    known = (machine, process.memory_left_bytes if process else None)
-    return min((one for one in known if one is not None), default=None)
+    pair = (machine, process.memory_left_bytes if process else None)
+    return min((number for number in pair if number is not None), default=None)
 
 
 def with_left(
-    known: MemoryGrowth, left_bytes: int | None, gpus: Sequence[GpuReading]
+    growth: MemoryGrowth, left_bytes: int | None, gpus: Sequence[GpuReading]
 ) -> MemoryGrowth:
-    """``known`` with the time until the memory that is free now is used up."""
-    if known.of == "gpu":
-        totals = [(one.memory_total_bytes, one.memory_used_bytes) for one in gpus]
+    """``growth`` with the time until the memory that is free now is used up."""
+    if growth.of == "gpu":
+        totals = [(gpu.memory_total_bytes, gpu.memory_used_bytes) for gpu in gpus]
         free = [total - used for total, used in totals if total is not None and used is not None]
         left_bytes = sum(free) if free else None
-    left = None if left_bytes is None else left_bytes / known.bytes_per_second
-    return replace(known, left_seconds=left)
+    left = None if left_bytes is None else left_bytes / growth.bytes_per_second
+    return replace(growth, left_seconds=left)
 
 
 Series = Sequence[tuple[int, int, int]]  # time, step, bytes
@@ -152,13 +154,13 @@ Series = Sequence[tuple[int, int, int]]  # time, step, bytes
 
 def _series(buckets: Sequence[Bucket], of: str) -> Series:
     """The latest buckets in which it is known without a gap."""
-    found: list[tuple[int, int, int]] = []
-    for one in reversed(buckets):
-        value = one.gpu if of == "gpu" else one.host
+    rows: list[tuple[int, int, int]] = []
+    for bucket in reversed(buckets):
+        value = bucket.gpu if of == "gpu" else bucket.host
         if value is None:
             break
-        found.append((one.ended_ns, one.step, value))
-    return found[::-1]
+        rows.append((bucket.ended_ns, bucket.step, value))
+    return rows[::-1]
 
 
 def _growth(of: Literal["host", "gpu"], series: Series, *, is_held: bool) -> MemoryGrowth | None:
@@ -173,7 +175,7 @@ def _growth(of: Literal["host", "gpu"], series: Series, *, is_held: bool) -> Mem
     if added < least * max(_LEAST_BYTES, _LEAST_SHARE * level):
         return None
     marks = [half[round(i * (len(half) - 1) / 4)] for i in range(5)]
-    rates = [(later[2] - one[2]) / (later[0] - one[0]) for one, later in pairwise(marks)]
+    rates = [(later[2] - row[2]) / (later[0] - row[0]) for row, later in pairwise(marks)]
     mean = added / took_ns
     each, latest = (_HELD_QUARTER, _HELD_LAST) if is_held else (_EACH_QUARTER, _LAST_QUARTER)
     if min(rates) < each * mean or rates[-1] < latest * mean:
@@ -191,25 +193,29 @@ def _growth(of: Literal["host", "gpu"], series: Series, *, is_held: bool) -> Mem
 def _began(series: Series, half: Series, mean: float, off: float) -> tuple[int, int, int]:
     """The earliest bucket from which on all lie on the line of the later half."""
     began = half[0]
-    for one in reversed(series[: len(series) - len(half)]):
-        line = half[0][2] - mean * (half[0][0] - one[0])
-        if abs(one[2] - line) > off:
+    for row in reversed(series[: len(series) - len(half)]):
+        line = half[0][2] - mean * (half[0][0] - row[0])
+        if abs(row[2] - line) > off:
             break
-        began = one
+        began = row
     return began
 
 
 def _recompiled(series: Series, step: int, compilations: Iterable[Compilation]) -> tuple[str, ...]:
     """Functions that compiled within one bucket of the one in which the growth began."""
-    at = next((i for i, one in enumerate(series) if one[1] == step), 0)
+    at = next((i for i, row in enumerate(series) if row[1] == step), 0)
     since, until = series[max(0, at - 1)][0], series[min(at + 1, len(series) - 1)][0]
-    names = (one.name for one in compilations if since <= one.at_ns <= until and one.after_warm)
+    names = (
+        compilation.name
+        for compilation in compilations
+        if since <= compilation.at_ns <= until and compilation.after_warm
+    )
     return tuple(dict.fromkeys(name for name in names if name))
 
 
 def workers_memory(process: ProcessReading | None) -> WorkersMemory | None:
     """Memory of the compile workers, if nearly all memory is used and much of it is theirs."""
-    known = None if process is None else process.workers_memory
-    if known is None or known.used_bytes < USED_UP * known.limit_bytes:
+    memory = None if process is None else process.workers_memory
+    if memory is None or memory.used_bytes < USED_UP * memory.limit_bytes:
         return None
-    return known if known.workers_bytes >= _OF_WORKERS * known.limit_bytes else None
+    return memory if memory.workers_bytes >= _OF_WORKERS * memory.limit_bytes else None

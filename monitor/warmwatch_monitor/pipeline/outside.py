@@ -2,7 +2,8 @@
 
 The agent records the compilers that the training starts and waits for with ``subprocess``. A build
 by ``os.system``, by a library in C++, or by one that reads the output line by line, shows only in
-the processes below the rank. The workers of a DataLoader report what they compile themselves.
+the processes below the rank. The workers of a DataLoader report what they compile themselves,
+and any other child process has a record of its own.
 PyTorch's compile workers, and the compilers that they start, are none of these: the agent records
 what waits for them.
 
@@ -22,11 +23,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared import record, verdict
-from warmwatch.shared.record import KINDS, MOST_TOUCHED, PHASES, CompileCounts, Warmup
+from warmwatch.shared.record import (
+    KINDS,
+    MOST_TOUCHED,
+    PHASES,
+    CompileCounts,
+    Slot,
+    StepCounts,
+    Warmup,
+)
 from warmwatch_monitor.model import GpuReading, ProcessReading, RecordReading
 from warmwatch_monitor.model.machine import WORKING_RATIO
 from warmwatch_monitor.pipeline.energy import is_present
-from warmwatch_monitor.pipeline.runs import owned
+from warmwatch_monitor.pipeline.runs import compiling_children, owned
 
 _PHASE, _KIND = PHASES.index("outside"), KINDS.index("outside")
 _SHORT_PAUSE_NS = 5 * 10**9  # between two compilers of one build: the tree is read every 2 s
@@ -43,6 +52,7 @@ class Outside(Struct, frozen=True, kw_only=True):
         is over.
         steps: the number of steps at its time. before: for each build that is over, the steps
         before it, newest first.
+        stretch_ns: begin of the first build since the last step. before_ns: length of those before.
     """
 
     ended: int = 0
@@ -54,6 +64,8 @@ class Outside(Struct, frozen=True, kw_only=True):
     ended_ns: int = 0
     steps: int = 0
     before: tuple[int, ...] = ()
+    stretch_ns: int = 0
+    before_ns: int = 0
 
 
 NOTHING = Outside()
@@ -64,6 +76,7 @@ class OutsideActivity:
 
     def __init__(self) -> None:
         self._known: dict[str, Outside] = {}
+        self._next: dict[str, Outside] = {}  # of this poll
         # by folder: a record and its equivalent, since figures are cached by the object
         self._made: dict[str, tuple[RecordReading, Outside, RecordReading]] = {}
 
@@ -73,121 +86,146 @@ class OutsideActivity:
         processes: Mapping[int, ProcessReading],
         gpus: Sequence[GpuReading],
         now_ns: int,
-        present: Collection[str] | None,
         read_ns: int | None = None,
     ) -> list[RecordReading]:
-        """``records``, read at ``read_ns``, with it.
-
-        ``present``: the existing records, ``None`` if not known.
-        """
-        compile = any(one.compiling for one in processes.values()) or any(
-            one.workers and one.workers.since_ns for one in records
+        """``records``, read at ``read_ns``, with it. :meth:`keep` ends the poll."""
+        self._next = {}
+        children = compiling_children(records)
+        compile = any(process.compiling for process in processes.values()) or any(
+            record.workers and record.workers.since_ns for record in records
         )
-        if not self._known and not compile:
+        if not (self._known or compile or children):
             return list(records)
         used = owned(records, gpus)
-        self._known = {k: v for k, v in self._known.items() if is_present(k, present)}
-        self._made = {k: v for k, v in self._made.items() if k in self._known}
         times = now_ns, now_ns if read_ns is None else read_ns
-        return [self._one(one, processes, used[one.folder], *times) for one in records]
+        return [
+            self._one(record, children.get(record.folder), processes, used[record.folder], *times)
+            for record in records
+        ]
+
+    def keep(self, present: Collection[str] | None) -> None:
+        """Start the next poll from the last result; ``present``: the existing records, if known."""
+        known = {**self._known, **self._next}
+        self._known = {k: v for k, v in known.items() if is_present(k, present)}
+        self._made = {k: v for k, v in self._made.items() if k in self._known}
 
     def _one(
         self,
-        one: RecordReading,
+        reading: RecordReading,
+        child: RecordReading | None,
         processes: Mapping[int, ProcessReading],
         gpus: Sequence[GpuReading],
         now_ns: int,
         read_ns: int,
     ) -> RecordReading:
-        process = None if one.pid is None else processes.get(one.pid)
-        median = record.median_ns(record.recent_lengths(one.slot.recent))
-        known = self._known.get(one.folder, NOTHING)
-        now = follow(known, one, process, gpus, median, now_ns, read_ns)
+        process = None if reading.pid is None else processes.get(reading.pid)
+        median = record.median_ns(record.recent_lengths(reading.slot.recent))
+        outside = self._known.get(reading.folder, NOTHING)
+        now = follow(outside, reading, child, process, gpus, median, now_ns, read_ns)
         if now is NOTHING:
-            return one
-        self._known[one.folder] = now
-        made = self._made.get(one.folder)
-        if made is None or made[0] is not one or made[1] != now or now.since_ns:
-            made = self._made[one.folder] = one, now, with_outside(one, now, read_ns)
+            return reading
+        self._next[reading.folder] = now
+        made = self._made.get(reading.folder)
+        if made is None or made[0] is not reading or made[1] != now or now.since_ns:
+            made = self._made[reading.folder] = reading, now, with_outside(reading, now, read_ns)
         return made[2]
 
 
 def follow(
-    known: Outside,
-    one: RecordReading,
+    outside: Outside,
+    reading: RecordReading,
+    child: RecordReading | None,
     process: ProcessReading | None,
     gpus: Sequence[GpuReading],
     median_step_ns: float | None,
     now_ns: int,
     read_ns: int,
 ) -> Outside:
-    """``known`` with the readings of this poll, in which ``one`` was read at ``read_ns``."""
-    steps, counts = one.slot.steps, one.slot.compile
-    since, seen_ns = _compilers(one, process, read_ns) if one.alive else (None, 0)
+    """``known`` with the readings of this poll, in which ``reading`` was read at ``read_ns``.
+
+    ``child``: the child process of its rank that compiles.
+    """
+    steps, counts = reading.slot.steps, reading.slot.compile
+    since, seen_ns = _compilers(reading, child, process, read_ns) if reading.alive else (None, 0)
     # what works meanwhile does not wait for a build: it evaluates, or its step is a long one
     works = process is not None and (process.cpu_ratio or 0.0) >= WORKING_RATIO
     works = works or any((gpu.utilization_ratio or 0.0) >= WORKING_RATIO for gpu in gpus)
-    goes_on = known.since_ns and steps.steps == known.steps and not counts.active_since_ns
+    goes_on = outside.since_ns and steps.steps == outside.steps and not counts.active_since_ns
     if since is not None and not works:
         if goes_on:
-            return replace(known, seen_ns=max(known.seen_ns, seen_ns))
+            return replace(outside, seen_ns=max(outside.seen_ns, seen_ns))
         begun = verdict.outside_since_ns(steps, counts, median_step_ns, since, now_ns)
-        over = _over(known, one) if known.since_ns else known
-        begun = begun and max(begun, one.slot.header.attached_ns, over.ended_ns)
+        over = _over(outside, reading) if outside.since_ns else outside
+        begun = begun and max(begun, reading.slot.header.attached_ns, over.ended_ns)
         if begun and seen_ns - begun >= _SHORTEST_NS:
+            if over.before[:1] != (steps.steps,):
+                over = replace(over, stretch_ns=begun, before_ns=over.total_ns)
             return replace(over, since_ns=begun, seen_ns=seen_ns, steps=steps.steps)
-    if not known.since_ns or (goes_on and one.alive and now_ns - known.seen_ns <= _SHORT_PAUSE_NS):
-        return known
-    return _over(known, one)
+    if not outside.since_ns or (
+        goes_on and reading.alive and now_ns - outside.seen_ns <= _SHORT_PAUSE_NS
+    ):
+        return outside
+    return _over(outside, reading)
 
 
 def _compilers(
-    one: RecordReading, process: ProcessReading | None, read_ns: int
+    reading: RecordReading,
+    child: RecordReading | None,
+    process: ProcessReading | None,
+    read_ns: int,
 ) -> tuple[int | None, int]:
     """Since when compilers run below it, and when they were last seen; ``None`` if none does.
 
-    Workers that compile are among them.
+    Workers that compile are among them, and a child process of a rank that steps.
     """
-    found = [(since, read_ns) for since in (one.workers.since_ns[:1] if one.workers else ())]
-    known = process.compiling if process is not None else None
-    if known and known.busy_ns >= one.slot.compile.last_end_ns and known.read_ns <= read_ns:
-        found.append((known.since_ns, known.read_ns))
-    if not found:
+    pairs = [
+        (since, read_ns) for since in (reading.workers.since_ns[:1] if reading.workers else ())
+    ]
+    if child is not None and reading.slot.steps.steps:  # without steps, it may only start its ranks
+        pairs.append((child.slot.compile.active_since_ns, read_ns))
+    compiling = process.compiling if process is not None else None
+    if (
+        compiling
+        and compiling.busy_ns >= reading.slot.compile.last_end_ns
+        and compiling.read_ns <= read_ns
+    ):
+        pairs.append((compiling.since_ns, compiling.read_ns))
+    if not pairs:
         return None, 0
-    return min(since for since, _ in found), max(seen for _, seen in found)
+    return min(since for since, _ in pairs), max(seen for _, seen in pairs)
 
 
-def _over(known: Outside, one: RecordReading) -> Outside:
+def _over(outside: Outside, reading: RecordReading) -> Outside:
     """The build in progress is over: with the step that waited for it, or when it was last seen."""
-    steps, counts = one.slot.steps, one.slot.compile
-    until = known.seen_ns
-    if steps.steps == known.steps + 1:
+    steps, counts = reading.slot.steps, reading.slot.compile
+    until = outside.seen_ns
+    if steps.steps == outside.steps + 1:
         until = max(until, steps.last_step_ns)
     elif counts.active_since_ns:
-        until = max(known.since_ns, min(until, counts.active_since_ns))
-    took = max(0, until - known.since_ns)
+        until = max(outside.since_ns, min(until, counts.active_since_ns))
+    took = max(0, until - outside.since_ns)
     return replace(
-        known,
-        ended=known.ended + 1,
-        total_ns=known.total_ns + took,
-        longest_ns=max(known.longest_ns, took),
+        outside,
+        ended=outside.ended + 1,
+        total_ns=outside.total_ns + took,
+        longest_ns=max(outside.longest_ns, took),
         since_ns=0,
-        began_ns=known.since_ns,
+        began_ns=outside.since_ns,
         ended_ns=until,
-        before=(known.steps, *known.before)[:MOST_TOUCHED],
+        before=(outside.steps, *outside.before)[:MOST_TOUCHED],
     )
 
 
-def with_outside(one: RecordReading, outside: Outside, read_ns: int) -> RecordReading:
-    """``one``, read at ``read_ns``, with the activity that its agent could not record.
+def with_outside(reading: RecordReading, outside: Outside, read_ns: int) -> RecordReading:
+    """``reading``, read at ``read_ns``, with the activity that its agent could not record.
 
     Of the build in progress, the time until a compiler was last seen is compile time: if nothing
     more is seen of it, it ends with that.
     """
     if not outside.ended and not outside.since_ns:
-        return one
-    slot = one.slot
-    counts = _with_ended(slot.compile, outside, slot.steps.steps, slot.header.warm_steps)
+        return reading
+    slot = reading.slot
+    counts = _with_ended(slot.compile, outside, slot.steps, slot.header.warm_steps)
     if outside.since_ns and not counts.active_since_ns:
         counts = counts._replace(
             begun=counts.begun + 1,
@@ -195,20 +233,38 @@ def with_outside(one: RecordReading, outside: Outside, read_ns: int) -> RecordRe
             active_phase=1 + _PHASE,
             accounted_ns=max(outside.since_ns, read_ns - (outside.seen_ns - outside.since_ns)),
             first_begin_ns=counts.first_begin_ns or outside.since_ns,
-            compiling_since_ns=outside.since_ns,
             episode_began_ns=counts.episode_began_ns or outside.since_ns,
             episode_began_steps=counts.episode_began_steps or outside.steps,
         )
+    counts = _in_stretch(counts, slot, outside)
     held = {before + 1 for before in outside.before}
-    long_steps = tuple(step for step in one.long_steps if step.step not in held)
-    return replace(one, slot=slot._replace(compile=counts), long_steps=long_steps)
+    long_steps = tuple(step for step in reading.long_steps if step.step not in held)
+    return replace(reading, slot=slot._replace(compile=counts), long_steps=long_steps)
 
 
-def _with_ended(counts: CompileCounts, outside: Outside, steps: int, k: int) -> CompileCounts:
+def _in_stretch(counts: CompileCounts, slot: Slot, outside: Outside) -> CompileCounts:
+    """The counters with its builds since the last step as part of what compiles since then."""
+    own, last_step_ns = slot.compile, slot.steps.last_step_ns
+    if slot.steps.steps != outside.steps:
+        before_ns = own.compiling_before_ns + outside.total_ns
+        return counts._replace(compiling_before_ns=before_ns)
+    if own.compiling_since_ns > last_step_ns and (slot.steps.steps or own.optimizers):
+        since, before_ns = own.compiling_since_ns, own.compiling_before_ns
+    else:
+        since, before_ns = outside.stretch_ns, sum(own.phase_ns)
+    return counts._replace(
+        compiling_since_ns=min(since, outside.stretch_ns),
+        compiling_before_ns=before_ns + outside.before_ns,
+    )
+
+
+def _with_ended(
+    counts: CompileCounts, outside: Outside, steps: StepCounts, k: int
+) -> CompileCounts:
     """The counters with the builds that are over."""
     if not outside.ended:
         return counts
-    held = [before + 1 for before in outside.before if before < steps]
+    held = [before + 1 for before in outside.before if before < steps.steps]
     clean_after = max([counts.clean_after, *held])
     touched = sorted({*counts.touched_steps, *held}, reverse=True)
     phases, kinds = list(counts.phase_ns), list(counts.compilations)
@@ -217,8 +273,8 @@ def _with_ended(counts: CompileCounts, outside: Outside, steps: int, k: int) -> 
     counts = counts._replace(
         begun=counts.begun + outside.ended,
         ended=counts.ended + outside.ended,
-        # the activity is seen by the step that waited for it
-        activities_seen=counts.activities_seen + _seen(outside, steps),
+        # the step that waited for an activity sees it
+        activities_seen=counts.activities_seen + outside.ended - outside.before.count(steps.steps),
         first_begin_ns=counts.first_begin_ns or outside.began_ns,
         last_end_ns=max(counts.last_end_ns, outside.ended_ns),
         longest_activity_ns=max(counts.longest_activity_ns, outside.longest_ns),
@@ -229,7 +285,7 @@ def _with_ended(counts: CompileCounts, outside: Outside, steps: int, k: int) -> 
     )
     if outside.ended_ns < counts.last_warmup.ended_ns or counts.active_since_ns:
         return counts  # the agent has recorded a later warm-up
-    if steps - clean_after < k:
+    if verdict.clean_steps(steps, counts) < k:
         since = counts.episode_began_ns or outside.began_ns
         return counts._replace(episode_began_ns=since)
     warmup = Warmup(outside.began_ns, outside.ended_ns, outside.ended_ns, 1)
@@ -240,8 +296,3 @@ def _with_ended(counts: CompileCounts, outside: Outside, steps: int, k: int) -> 
         episode_began_ns=0,
         episode_began_steps=0,
     )
-
-
-def _seen(outside: Outside, steps: int) -> int:
-    """The builds that a step has followed: all but the last, until a step is marked."""
-    return outside.ended if steps > outside.before[0] else outside.ended - 1

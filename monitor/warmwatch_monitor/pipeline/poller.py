@@ -22,8 +22,7 @@ from warmwatch_monitor.model import Snapshot, SourceHealth
 from warmwatch_monitor.model.budgets import (
     LONGEST_PAUSE,
     POLL_LONGEST,
-    REQUESTED_OF_A_PEER,
-    REQUESTING_PEERS,
+    REQUESTED_RUNS,
 )
 from warmwatch_monitor.pipeline.assembly import Assembled, Assembly, Follower, Publisher
 from warmwatch_monitor.settings import Settings
@@ -77,9 +76,9 @@ class Poller:
         """The latest Snapshot; before the first poll an empty one with epoch 0."""
         return self._publisher.latest()
 
-    def request(self, run: str, peer: str) -> None:
-        """Read the records of ``run`` before others of the same owner; ``peer`` requested it."""
-        self._requested.note(run, peer)
+    def request(self, run: str) -> None:
+        """Read the records of ``run`` before others of the same owner."""
+        self._requested.note(run)
 
     def follow(self, follower: Follower) -> None:
         """Give ``follower`` each Snapshot as it is published, from the publisher's thread."""
@@ -109,7 +108,7 @@ class Poller:
 
     def _compilers_run(self) -> bool:
         host = self._current()[0].of(HOST)
-        return host is not None and any(one.compiling for one in host.processes.values())
+        return host is not None and any(process.compiling for process in host.processes.values())
 
     def _read_once(self, name: str, end_ns: float) -> None:
         """Read one source while each read leaves less, until ``end_ns`` at most.
@@ -158,8 +157,8 @@ class Poller:
         now_ns = self._clock.monotonic_ns()
         values, health = {}, []
         for name, feed in self._feeds.items():
-            value, one = feed.current(now_ns, self._awake_ns)
-            health.append(one)
+            value, source_health = feed.current(now_ns, self._awake_ns)
+            health.append(source_health)
             if value is not None:
                 values[name] = value
         return Readings(values=values, requested=self._requested.names()), tuple(health)
@@ -196,31 +195,24 @@ _VALID_NS = 30 * 10**9
 class RequestedRuns:
     """The names of runs that clients requested lately: their records are read and shown first.
 
-    Bounded per client, so that no client can push out what another one requested. Used from the
-    event loop, and from the thread that reads the records.
+    Used from the event loop, and from the thread that reads the records.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._peers: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()
+        self._requested: OrderedDict[str, int] = OrderedDict()  # and when; the newest last
 
-    def note(self, run: str, peer: str) -> None:
-        """A client, named by ``peer``, requested ``run`` now."""
+    def note(self, run: str) -> None:
+        """A client requested ``run`` now."""
         with self._lock:
-            runs = self._peers.setdefault(peer, OrderedDict())
-            runs[run] = self._clock.monotonic_ns()
-            runs.move_to_end(run)
-            if len(runs) > REQUESTED_OF_A_PEER:
-                runs.popitem(last=False)
-            self._peers.move_to_end(peer)
-            if len(self._peers) > REQUESTING_PEERS:
-                self._peers.popitem(last=False)
+            self._requested[run] = self._clock.monotonic_ns()
+            self._requested.move_to_end(run)
+            if len(self._requested) > REQUESTED_RUNS:
+                self._requested.popitem(last=False)
 
     def names(self) -> frozenset[str]:
         """The names that were requested in the last 30 s, without the owners that some name."""
-        if not self._peers:
-            return frozenset()
         since = self._clock.monotonic_ns() - _VALID_NS
         with self._lock:
-            found = [run for runs in self._peers.values() for run, at in runs.items() if at > since]
-        return frozenset((*found, *(run.rpartition("@")[0] for run in found if "@" in run)))
+            names = [run for run, at in self._requested.items() if at > since]
+        return frozenset((*names, *(run.rpartition("@")[0] for run in names if "@" in run)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 from math import inf
 
@@ -31,7 +31,7 @@ _TOGETHER_NS = 10 * 10**9
 _OUTLIVED_NS = 2 * 10**9  # a scheduler kills all ranks within this time
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class Circumstances(Struct, frozen=True, kw_only=True):
     """What is known at ``now_ns`` besides the records.
 
     Attributes:
@@ -40,6 +40,8 @@ class Known(Struct, frozen=True, kw_only=True):
         gpus: see :func:`owned`. working: when its rank was last seen to work. busy: when any of
         its processes last was, including compilers. earlier: first warm-ups of comparable runs.
         slower, growing: how its rank is slower than before, and how its memory grows.
+        slowing: records of ranks that are slower, perhaps not for long. children: see
+        :func:`compiling_children`.
     """
 
     now_ns: int
@@ -51,20 +53,22 @@ class Known(Struct, frozen=True, kw_only=True):
     long_compile_ns: int = verdict.LONG_COMPILE_NS
     earlier: Mapping[str, tuple[int, ...]] = {}
     slower: Mapping[str, Slower] = {}
+    slowing: Collection[str] = ()
     growing: Mapping[str, MemoryGrowth] = {}
+    children: Mapping[str, RecordReading] = {}
 
     def process(self, reading: RecordReading) -> ProcessReading | None:
         return None if reading.pid is None else self.processes.get(reading.pid)
 
 
-def group(readings: Iterable[RecordReading], known: Known) -> tuple[RunView, ...]:
+def group(readings: Iterable[RecordReading], circumstances: Circumstances) -> tuple[RunView, ...]:
     """All runs by name, each with its ranks in order, its GPUs and its verdict."""
     rivals: dict[str, dict[int, list[RecordReading]]] = {}
     for reading in readings:
         ranks = rivals.setdefault(reading.slot.identity.run, {})
         ranks.setdefault(reading.slot.identity.rank, []).append(reading)
     return tuple(
-        _run(name, present([_representative(ranks[rank]) for rank in sorted(ranks)]), known)
+        _run(name, present([_representative(ranks[rank]) for rank in sorted(ranks)]), circumstances)
         for name, ranks in sorted(rivals.items())
     )
 
@@ -72,7 +76,7 @@ def group(readings: Iterable[RecordReading], known: Known) -> tuple[RunView, ...
 def earlier_starts(
     readings: Iterable[RecordReading],
     runs: Iterable[RunView],
-    known: Known,
+    circumstances: Circumstances,
     before: Iterable[RunView] = (),
 ) -> tuple[RunView, ...]:
     """Starts that are over and of which ``runs`` shows a later one: the history stores them.
@@ -89,8 +93,8 @@ def earlier_starts(
     return tuple(
         run
         for start, records in over.items()
-        if not any(one.alive for one in records)
-        for run in _unchanged(judged.get(start), records) or group(records, known)
+        if not any(record.alive for record in records)
+        for run in _unchanged(judged.get(start), records) or group(records, circumstances)
     )
 
 
@@ -98,7 +102,7 @@ def _unchanged(run: RunView | None, records: Sequence[RecordReading]) -> tuple[R
     """``run`` if it was made of just these records, which have ended."""
     if run is None:
         return ()
-    read = {id(one) for one in records}
+    read = {id(record) for record in records}
     return (run,) if all(id(view.record) in read for view in run.ranks) else ()
 
 
@@ -110,12 +114,12 @@ def present(readings: Sequence[RecordReading]) -> Sequence[RecordReading]:
     """
     living = [reading for reading in readings if reading.alive]
     if not living:
-        latest = max(readings, key=lambda one: one.began).start
-        began = min(one.began for one in readings if one.start == latest)
-        return [one for one in readings if one.start == latest or _last_seen(one) >= began]
+        latest = max(readings, key=lambda item: item.began).start
+        began = min(item.began for item in readings if item.start == latest)
+        return [item for item in readings if item.start == latest or _last_seen(item) >= began]
     starts = {reading.start for reading in living}
     began = max(reading.began for reading in living)
-    return [one for one in readings if one.start in starts or one.began > began]
+    return [item for item in readings if item.start in starts or item.began > began]
 
 
 def _last_seen(reading: RecordReading) -> tuple[bool, int]:
@@ -136,13 +140,13 @@ def _representative(rivals: Sequence[RecordReading]) -> RecordReading:
     first = max(rivals, key=_claim)
     if _has_facts(first) or not began_launch(first.slot.identity):
         return first
-    return max((one for one in rivals if _made_rank(one, first)), key=_claim, default=first)
+    return max((rival for rival in rivals if _made_rank(rival, first)), key=_claim, default=first)
 
 
-def _made_rank(one: RecordReading, by: RecordReading) -> bool:
-    """Whether ``one``, which has recorded work, is a rank that the process ``by`` started."""
-    started = one.start == by.start and one.began > by.began
-    return started and _has_facts(one) and not _helps(one.slot.identity)
+def _made_rank(reading: RecordReading, by: RecordReading) -> bool:
+    """Whether ``reading``, which has recorded work, is a rank that the process ``by`` started."""
+    started = reading.start == by.start and reading.began > by.began
+    return started and _has_facts(reading) and not _helps(reading.slot.identity)
 
 
 def _claim(reading: RecordReading) -> tuple[bool, bool, bool, tuple[bool, int], str]:
@@ -161,6 +165,29 @@ def _helps(identity: Identity) -> bool:
     return of_process and not began_launch(identity) and identity.world_size is None
 
 
+def compiling_children(readings: Iterable[RecordReading]) -> dict[str, RecordReading]:
+    """By record, the child process of its rank that compiles as a run of its own, for longest."""
+    alive = [value for value in readings if value.alive]
+    compiling: dict[tuple[tuple[str, int], int], RecordReading] = {}
+    for item in alive:
+        since, parent = item.slot.compile.active_since_ns, (item.start, item.slot.identity.rank)
+        if since and _is_child(item.slot.identity):
+            reading = compiling.get(parent)
+            if reading is None or since < reading.slot.compile.active_since_ns:
+                compiling[parent] = item
+    if not compiling:
+        return {}
+    ranks = [value for value in alive if not _is_child(value.slot.identity)]
+    result = {rank.folder: compiling.get((rank.start, rank.slot.identity.rank)) for rank in ranks}
+    return {folder: child for folder, child in result.items() if child is not None}
+
+
+def _is_child(identity: Identity) -> bool:
+    """Whether it was forked or spawned by a rank, and is none itself."""
+    alone = identity.world_size is None and not began_launch(identity)
+    return alone and identity.launch.startswith(("process:", "parent:"))
+
+
 class Peers(Struct, frozen=True, kw_only=True):
     """What the ranks of a run have in common: each may wait for another. Each one's own counts too.
 
@@ -177,21 +204,23 @@ class Peers(Struct, frozen=True, kw_only=True):
     longest: LongestActivities = LongestActivities(())
 
     @classmethod
-    def of(cls, readings: Sequence[RecordReading], known: Known) -> Peers:
-        living = [one for one in readings if one.alive]
-        pauses = (verdict.pause_ns(one.slot.steps, one.slot.compile) for one in living)
+    def of(cls, readings: Sequence[RecordReading], circumstances: Circumstances) -> Peers:
+        living = [reading for reading in readings if reading.alive]
+        pauses = (verdict.pause_ns(reading.slot.steps, reading.slot.compile) for reading in living)
         return cls(
             readings=readings,
-            compiled_ns=max(compiled_ns(one, known.now_ns) for one in readings),
-            at_work_ns=max((known.working.get(one.folder, 0) for one in living), default=0),
+            compiled_ns=max(compiled_ns(reading, circumstances.now_ns) for reading in readings),
+            at_work_ns=max(
+                (circumstances.working.get(reading.folder, 0) for reading in living), default=0
+            ),
             pause_ns=max(pauses, default=0),
-            longest=LongestActivities(one.slot.compile for one in readings),
+            longest=LongestActivities(reading.slot.compile for reading in readings),
         )
 
 
-def _run(name: str, readings: Sequence[RecordReading], known: Known) -> RunView:
-    peers = Peers.of(readings, known)
-    ranks = tuple(_view(reading, known, peers) for reading in readings)
+def _run(name: str, readings: Sequence[RecordReading], circumstances: Circumstances) -> RunView:
+    peers = Peers.of(readings, circumstances)
+    ranks = tuple(_view(reading, circumstances, peers) for reading in readings)
     return RunView(
         run=name,
         state=least_advanced(rank.judgement.state for rank in ranks),
@@ -200,27 +229,34 @@ def _run(name: str, readings: Sequence[RecordReading], known: Known) -> RunView:
     )
 
 
-def _view(reading: RecordReading, known: Known, peers: Peers) -> RankView:
+def _view(reading: RecordReading, circumstances: Circumstances, peers: Peers) -> RankView:
     """One record as a rank: judged, with its figures."""
-    folder, now_ns, process = reading.folder, known.now_ns, known.process(reading)
-    found = facts(reading, known, peers)
-    judgement = verdict.judge(found, now_ns)
-    holds, busy_ns = judgement.conditions, known.busy.get(folder)
+    folder, now_ns, process = reading.folder, circumstances.now_ns, circumstances.process(reading)
+    result = facts(reading, circumstances, peers)
+    judgement = verdict.judge(result, now_ns)
+    holds, busy_ns = judgement.conditions, circumstances.busy.get(folder)
+    child = circumstances.children.get(folder)
+    made = figures(reading, result, judgement, now_ns, process, circumstances.read_ns)
+    if folder in circumstances.slowing and made.steps.settled:
+        made = structs.replace(
+            made, steps=structs.replace(made.steps, settled=False, trend="slower")
+        )
     return RankView(
-        figures=figures(reading, found, judgement, now_ns, process, known.read_ns),
+        figures=made,
         judgement=judgement,
         process=process,
-        gpus=known.gpus.get(folder, ()),
+        gpus=circumstances.gpus.get(folder, ()),
         reading=reading,
-        slower=known.slower.get(folder) if "slower" in holds else None,
-        memory_growth=known.growing.get(folder) if "memory_growing" in holds else None,
+        slower=circumstances.slower.get(folder) if "slower" in holds else None,
+        memory_growth=circumstances.growing.get(folder) if "memory_growing" in holds else None,
         workers_memory=workers_memory(process) if "workers_memory" in holds else None,
-        working_ns=known.working.get(folder, 0),
+        compiling_child=child.slot.identity.run if child else None,
+        working_ns=circumstances.working.get(folder, 0),
         idle_seconds=None if busy_ns is None else max(0, now_ns - busy_ns) / 1e9,
     )
 
 
-def facts(reading: RecordReading, known: Known, peers: Peers) -> Facts:
+def facts(reading: RecordReading, circumstances: Circumstances, peers: Peers) -> Facts:
     """The facts of a record, as input of the verdict."""
     slot, steps, folder = reading.slot, cached_figures(reading).steps, reading.folder
     clean = steps.clean
@@ -241,19 +277,19 @@ def facts(reading: RecordReading, known: Known, peers: Peers) -> Facts:
         usual_step_ns=None if steps.length is None else steps.length * 1e9,
         killed_by=reading.death.signal if reading.death else 0,
         peers_longest_ns=peers.longest.longest_ns(slot.compile),
-        long_compile_ns=known.long_compile_ns,
-        earlier_warmups_ns=known.earlier.get(folder, ()),
-        slower=folder in known.slower,
-        memory_growing=folder in known.growing,
+        long_compile_ns=circumstances.long_compile_ns,
+        earlier_warmups_ns=circumstances.earlier.get(folder, ()),
+        slower=folder in circumstances.slower,
+        memory_growing=folder in circumstances.growing,
         workers_compile=bool(
             reading.workers and (reading.workers.since_ns or reading.workers.renewed)
         ),
-        workers_memory=workers_memory(known.process(reading)) is not None,
-        fell_first=fell_first(reading, peers.readings, known.now_ns),
+        workers_memory=workers_memory(circumstances.process(reading)) is not None,
+        fell_first=fell_first(reading, peers.readings, circumstances.now_ns),
     )
 
 
-def fell_first(one: RecordReading, readings: Sequence[RecordReading], now_ns: int) -> bool:
+def fell_first(reading: RecordReading, readings: Sequence[RecordReading], now_ns: int) -> bool:
     """Whether a SIGKILL took this rank alone, so that the run failed with it.
 
     A launcher that finds a dead rank ends the others, with SIGTERM first; a scheduler that cancels
@@ -261,7 +297,7 @@ def fell_first(one: RecordReading, readings: Sequence[RecordReading], now_ns: in
     of two things followed: a peer was terminated, or outlived it by more than a scheduler needs to
     kill all.
     """
-    death = one.death
+    death = reading.death
     if death is None:
         return False
     from signal import SIGKILL, SIGTERM  # here: most runs have no death
@@ -276,26 +312,26 @@ def fell_first(one: RecordReading, readings: Sequence[RecordReading], now_ns: in
     return max(_lived_until_ns(peer, now_ns) for peer in readings) > death.at_ns + _OUTLIVED_NS
 
 
-def _lived_until_ns(one: RecordReading, now_ns: int) -> int:
+def _lived_until_ns(reading: RecordReading, now_ns: int) -> int:
     """The last moment at which this process is known to have lived."""
-    if one.alive:
+    if reading.alive:
         return now_ns
-    killed_ns = one.death.at_ns if one.death else 0
-    return killed_ns or max(one.gone_ns or 0, one.slot.compile.ended_ns)
+    killed_ns = reading.death.at_ns if reading.death else 0
+    return killed_ns or max(reading.gone_ns or 0, reading.slot.compile.ended_ns)
 
 
 def ended_together(readings: Sequence[RecordReading]) -> bool | None:
     """Whether all of several ranks ended within seconds; see :class:`RunView`."""
-    gone = [one for one in readings if not one.alive or one.slot.compile.end_code]
+    gone = [reading for reading in readings if not reading.alive or reading.slot.compile.end_code]
     if len(readings) < 2 or not gone:
         return None
     if len(gone) < len(readings):
         return False
-    ends = [one.slot.compile.ended_ns or one.gone_ns for one in gone]
-    known = [end for end in ends if end]
-    if len(known) < len(ends):
+    ends = [reading.slot.compile.ended_ns or reading.gone_ns for reading in gone]
+    numbers = [end for end in ends if end]
+    if len(numbers) < len(ends):
         return None
-    return max(known) - min(known) <= _TOGETHER_NS
+    return max(numbers) - min(numbers) <= _TOGETHER_NS
 
 
 def _by_uuid(gpus: Iterable[GpuReading]) -> dict[str, GpuReading]:
@@ -318,8 +354,8 @@ def owned(
 def _used(reading: RecordReading, devices: Mapping[str, GpuReading]) -> tuple[GpuReading, ...]:
     """The devices that the rank reports, of those that are known here."""
     uuids = reading.slot.identity.gpus
-    found = (devices.get(uuid) or devices.get(_bare(uuid)) for uuid in uuids)
-    return tuple(gpu for gpu in found if gpu is not None)
+    generator = (devices.get(uuid) or devices.get(_bare(uuid)) for uuid in uuids)
+    return tuple(gpu for gpu in generator if gpu is not None)
 
 
 def _bare(uuid: str) -> str:
@@ -357,7 +393,7 @@ def numbered_conflicts(
     names = {start: name for start, name in given.items() if start in starts}
     taken = {run for run, _ in starts} | set(names.values())
     unnumbered: dict[str, list[RecordReading]] = {}
-    for start in sorted(starts, key=lambda one: _began(starts[one])):
+    for start in sorted(starts, key=lambda pair: _began(starts[pair])):
         run, records = start[0], starts[start]
         if start in names:
             continue
@@ -368,15 +404,15 @@ def numbered_conflicts(
         else:
             others.extend(records)
     renamed = [
-        _renamed(one, names[start]) if start in names else one
+        _renamed(record, names[start]) if start in names else record
         for start, records in starts.items()
-        for one in records
+        for record in records
     ]
     return tuple(renamed), names
 
 
 def _began(records: Sequence[RecordReading]) -> tuple[bool, int]:
-    return min(one.began for one in records)
+    return min(record.began for record in records)
 
 
 def _overlap(records: Sequence[RecordReading], others: Sequence[RecordReading]) -> bool:
@@ -384,25 +420,25 @@ def _overlap(records: Sequence[RecordReading], others: Sequence[RecordReading]) 
     if not others:
         return False
     lives: dict[int, list[tuple[int, float]]] = {}
-    for one in others:
-        lives.setdefault(one.slot.identity.rank, []).append(_life(one))
-    pairs = ((_life(one), lives.get(one.slot.identity.rank, ())) for one in records)
+    for reading in others:
+        lives.setdefault(reading.slot.identity.rank, []).append(_life(reading))
+    pairs = ((_life(record), lives.get(record.slot.identity.rank, ())) for record in records)
     return any(
-        begin < until and began < end for (begin, end), known in pairs for began, until in known
+        begin < until and began < end for (begin, end), value in pairs for began, until in value
     )
 
 
-def _life(one: RecordReading) -> tuple[int, float]:
+def _life(reading: RecordReading) -> tuple[int, float]:
     """When it attached and its last sign of life, in monotonic time; empty for an earlier boot."""
-    if not one.this_boot:
+    if not reading.this_boot:
         return 0, 0
-    end = inf if one.alive else max(last_sign_ns(one.slot), one.slot.compile.ended_ns)
-    return one.slot.header.attached_ns, end
+    end = inf if reading.alive else max(last_sign_ns(reading.slot), reading.slot.compile.ended_ns)
+    return reading.slot.header.attached_ns, end
 
 
-def _free(one: RecordReading, taken: set[str]) -> str:
+def _free(reading: RecordReading, taken: set[str]) -> str:
     """A name that no other run has; the number follows the run's own name, before the owner."""
-    run, owner = one.slot.identity.run, one.owner
+    run, owner = reading.slot.identity.run, reading.owner
     numbered = (f"{owner.plain(run) if owner else run}-{n}" for n in count(2))
     shown = (owner.shown(name) if owner else name for name in numbered)
     return next(name for name in shown if name not in taken)

@@ -7,6 +7,8 @@ from itertools import accumulate
 from typing import Any
 
 from warmwatch.shared import record, verdict
+from warmwatch.shared.fallbacks import DISABLED as SKIPPED
+from warmwatch.shared.fallbacks import FLEX, LIMIT
 from warmwatch.shared.record import (
     CACHES,
     CATEGORIES,
@@ -25,9 +27,10 @@ from warmwatch.shared.record import (
 )
 from warmwatch.shared.record.recent import FEWEST, departure, launch_ns
 from warmwatch.shared.values import hashed
+from warmwatch_monitor.figures.compile import CacheUse, Compile, with_totals
+from warmwatch_monitor.figures.declared import Figure, figures
 from warmwatch_monitor.model import (
     Baseline,
-    Compile,
     Counted,
     Lengths,
     Memory,
@@ -83,6 +86,7 @@ def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
         reported_gpus=identity.gpus[:GPUS_OF_A_RANK],
         collective_timeout_seconds=identity.collective_timeout,
         collective_backend=identity.collective_backend or None,
+        labels=identity.labels,
     )
 
 
@@ -105,15 +109,15 @@ def steps_of(
     header, counts, steps = slot.header, slot.compile, slot.steps
     recent_ns = queued.step_ns if queued else record.level_ns(recent)
     reports_batches = "batches" not in slot.identity.missing
-    # an older agent stores no lengths; the first steps may have none either
-    known = any(slot.recent) or 0 < steps.steps <= FEWEST
-    unsettled = slot.unsettled if known else None
+    # the first steps may have no lengths
+    is_known = any(slot.recent) or 0 < steps.steps <= FEWEST
+    unsettled = slot.unsettled if is_known else None
     trend = unsettled if isinstance(unsettled, record.Trend) else None
     launch = launch_ns(recent) if queued else None
     waits = bool(recent_ns and launch and recent_ns > record.UNEQUAL * launch)
     if waits:
         trend = None  # of launches, or of waits
-    away = departure(slot.recent, recent_ns, waits=waits) if recent_ns and known else None
+    away = departure(slot.recent, recent_ns, waits=waits) if recent_ns and is_known else None
     if away:  # all of them are of a mixture: the newest are the speed so far
         trend, unsettled, recent_ns, recent = away, True, away.newest_ns, recent[: away.steps]
     elif recent_ns and unsettled is False and queued and (trend := queued.departure()):
@@ -122,15 +126,15 @@ def steps_of(
         count=steps.steps,
         first_at=epoch(header, counts.first_step_ns),
         last_at=epoch(header, steps.last_step_ns),
-        first_seconds=seconds(counts.first_duration_ns),
+        first=seconds(counts.first_duration_ns),
         before_first_compile_seconds=seconds(counts.before_first_step_ns),
-        last_seconds=seconds(steps.last_duration_ns),
-        recent_seconds=seconds(recent_ns) if recent else None,
-        recent_count=len(recent) or None,
+        last=seconds(steps.last_duration_ns),
+        recent=seconds(recent_ns) if recent else None,
+        recent_steps=len(recent) or None,
         averaged=not (queued or away) and recent_ns != record.median_ns(recent),
         settled=None if unsettled is None else not unsettled,
-        newest_seconds=seconds(trend.newest_ns) if trend else None,
-        newest_count=trend.steps if trend else None,
+        newest=seconds(trend.newest_ns) if trend else None,
+        newest_steps=trend.steps if trend else None,
         trend=("faster" if trend.faster else "slower") if trend else None,
         clean=clean,
         touched=touched,
@@ -146,7 +150,7 @@ def steps_of(
 
 
 def _has_optimizer(slot: Slot) -> bool | None:
-    """Whether the process made an optimizer; an older agent does not report it."""
+    """Whether the process made an optimizer; ``None`` if the agent does not report it."""
     if slot.compile.optimizers:
         return True
     reported = slot.compile.quiet_ns and "optimizer" not in slot.identity.missing
@@ -159,75 +163,77 @@ def by_phase(counts: CompileCounts, open_ns: int = 0, phase: str = "") -> Mappin
     return {name: (ns + open_ns * (name == phase)) / 1e9 for name, ns in pairs}
 
 
+def _fallbacks(counts: CompileCounts) -> Mapping[str, int]:
+    others = {FLEX: counts.unfused, SKIPPED: counts.skipped}
+    # at least 0: a damaged record may hold any numbers
+    return {LIMIT: max(0, counts.fallbacks - sum(others.values())), **others}
+
+
 def compile_of(slot: Slot) -> Compile:
     """The compile block, without the activity in progress."""
-    counts, missing = slot.compile, slot.identity.missing
-    has_stances = "disabled" not in missing
-    evaluated = has_stances and counts.evaluations
+    counts, missing = slot.compile, frozenset(slot.identity.missing)
+
+    def known(name: str, value: Any) -> Any:
+        return None if missing.intersection(figures(Compile)[name].needs) else value
+
+    kinds = zip(KINDS, counts.compilations, strict=True)
+    left_out = _AT_RUN_TIME if "runtime_compilations" in missing else ()
+    categories = dict(zip(CATEGORIES, counts.recompiles, strict=True))
+    caches = zip(CACHES, counts.cache_hits, counts.cache_misses, strict=True)
+    evaluated = "disabled" not in missing and counts.evaluations
     return Compile(
+        **{
+            name: known(name, _value(figure, getattr(counts, figure.counter)))
+            for name, figure in figures(Compile).items()
+            if figure.counter
+        },
+        **with_totals(
+            compilations_by_kind=known(
+                "compilations_by_kind", {k: count for k, count in kinds if k not in left_out}
+            ),
+            recompiles_by_category=known(
+                "recompiles_by_category", {**categories, NEW_INSTANCE: counts.new_instances}
+            ),
+            fallbacks_by_cause=known("fallbacks_by_cause", _fallbacks(counts)),
+        ),
+        caches=known("caches", {k: CacheUse(hits=hits, misses=no) for k, hits, no in caches}),
         begun=counts.begun > 0,
         last_end_at=epoch(slot.header, counts.last_end_ns),
         seconds=sum(counts.phase_ns) / 1e9,
-        phase_seconds=by_phase(counts),
-        fallbacks=None if "recompile_limit" in missing else counts.fallbacks,
-        wrappers=None if "wrappers" in missing else counts.wrappers,
         disabled=DISABLED[counts.disabled] or None,
         disabled_since_step=counts.disabled_since_steps if counts.disabled else None,
-        eager_calls=counts.eager_calls if has_stances else None,
         eager_calls_since=counts.eager_calls_since or None,
-        refused_calls=counts.refused_calls if has_stances else None,
         refused_calls_since=counts.refused_calls_since or None,
+        on_recompile_calls_since=counts.on_recompile_calls_since or None,
         uncompiled_evaluations=counts.uncompiled_evaluations if evaluated else None,
         background_since=epoch(slot.header, counts.background_since_ns),
-        background_seconds=counts.background_ns / 1e9,
         precompiled=tuple(
             kind for bit, kind in enumerate(PRECOMPILED) if counts.precompiled >> bit & 1
         ),
-        **({} if "compilations" in missing else _compilations(counts, missing)),
     )
 
 
-def _compilations(counts: CompileCounts, missing: Sequence[str]) -> dict[str, Any]:
-    """The fields of ``Compile`` that rest on PyTorch's records of compilations."""
-    kinds = [k for k in KINDS if "runtime_compilations" not in missing or k not in _AT_RUN_TIME]
-    by_kind = _by_name(KINDS, counts.compilations)
-    recompiles = not {"compilation_kinds", "compilation_ids"} & set(missing)
-    caches = "cache_counters" not in missing
-    return {
-        "compilations": (
-            None if "compilation_kinds" in missing else {kind: by_kind[kind] for kind in kinds}
-        ),
-        "recompiles": _recompiles(counts) if recompiles else None,
-        "graphs": None if "graph_counter" in missing else counts.graphs,
-        "graphs_before": counts.graphs_before,
-        "graph_breaks": None if "graph_break_counter" in missing else counts.graph_breaks,
-        "failures": None if "compilation_failures" in missing else counts.failures,
-        "new_instances": counts.new_instances if recompiles else None,
-        "cudagraph_skips": counts.cudagraph_skips,
-        "recompiles_after_warm": counts.recompiles_after_warm if recompiles else None,
-        "cache_hits": _by_name(CACHES, counts.cache_hits) if caches else None,
-        "cache_misses": _by_name(CACHES, counts.cache_misses) if caches else None,
-    }
-
-
-def _recompiles(counts: CompileCounts) -> dict[str, int]:
-    return {**_by_name(CATEGORIES, counts.recompiles), NEW_INSTANCE: counts.new_instances}
+def _value(figure: Figure, counted: Any) -> Any:
+    """A counter of the compile block in the unit of its figure."""
+    if figure.label:
+        return {name: ns / 1e9 for name, ns in zip(figure.values, counted, strict=True)}
+    return counted / 1e9 if figure.counter.endswith("_ns") else counted
 
 
 def counted_of(counts: CompileCounts) -> Counted | None:
     """Progress of the activity in progress."""
     if not counts.progress_of:
         return None
-    of = PROGRESS[counts.progress_of - 1]
-    return Counted(of=of, done=counts.progress_done, total=counts.progress_total)
+    work = PROGRESS[counts.progress_of - 1]
+    return Counted(of=work, done=counts.progress_done, total=counts.progress_total)
 
 
 def pauses_of(slot: Slot) -> Pauses:
     """Pauses, without those in progress."""
     counts = slot.compile
     return Pauses(
-        saving_seconds=None if "saving" in slot.identity.missing else counts.saving_ns / 1e9,
-        evaluating_seconds=counts.evaluating_ns / 1e9 if counts.evaluations else None,
+        checkpoint_seconds=None if "saving" in slot.identity.missing else counts.saving_ns / 1e9,
+        evaluation_seconds=counts.evaluating_ns / 1e9 if counts.evaluations else None,
         evaluations=counts.evaluations or None,
         evaluation_batch_seconds=(
             counts.evaluation_batches_ns / 1e9 / counts.evaluation_batches

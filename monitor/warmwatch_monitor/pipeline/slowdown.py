@@ -10,6 +10,10 @@ them were as slow as the fastest block of the row, the longer the row must be. S
 steps vary raises no alarm, and one whose first steps are fast or vary is still followed. The rank
 is no longer slower when three blocks in a row are not slow. The state is of fixed size.
 
+A period is measured against the level just before it. That becomes the reference, if the steps are
+slow beside it too. A second change within a period has its own step and level before. A hang, in
+which the rank was silent, is no slow step.
+
 The steps of a training on GPUs only launch kernels, and some wait for all of them. So the length
 of its blocks is the mean of all clean steps between two polls, not the median of those seen.
 
@@ -26,7 +30,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import takewhile
+from itertools import accumulate, takewhile
+from operator import itemgetter
 from typing import Any
 
 from msgspec import Struct
@@ -35,6 +40,7 @@ from msgspec.structs import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import Header, Slot, StepCounts
 from warmwatch.shared.record.recent import gap_ns, is_clean
+from warmwatch.shared.verdict import SILENT_FLOOR_NS, SILENT_STEPS
 from warmwatch_monitor.model import LongStep, Slower, SlowerPeriod
 from warmwatch_monitor.model.causes import Surroundings, causes_since
 from warmwatch_monitor.pipeline.clean_steps import (
@@ -54,18 +60,19 @@ _ENOUGH = record.RING // 4  # new steps: the ring may lose the oldest before the
 _MOST_LENGTHS = 128  # of a block; if it has more steps, the last ones represent it
 # The reference: a level is sustained by so many steps in so many seconds; either pair suffices.
 _SUSTAINED = ((32, 3.0), (SUSTAINED_STEPS, 30.0))
-_LAST_STEPS_SECONDS = 15.0  # the least that the record's last steps take; fewer may be a burst
+_LAST_STEPS_SECONDS = 3.0  # the least that the record's last steps take; fewer may be a burst
 _WINDOW = 32  # blocks; a level of long steps needs many
 _CHANCE = 1e-8  # probability that so many slow blocks in a row are chance
 _RECOVERED = 3  # blocks in a row that are not slow
+_LEVEL = 3  # blocks: the level before a change
 _MOST_PERIODS = 16
 
 
 class Block(Struct, frozen=True):
     """Steps of about two seconds.
 
-    ``length``: the median of the clean ones in seconds, with GPUs their ``mean``. ``seconds``: from
-    the step before ``first`` to the last one, with pauses.
+    ``length``: the median of the clean ones in seconds, with GPUs their ``mean``. ``seconds``: with
+    pauses. ``first``, ``began_ns``: of its level, if that begins here or in the block before.
     """
 
     first: int
@@ -73,11 +80,7 @@ class Block(Struct, frozen=True):
     seconds: float
     length: float
     mean: float
-    ended_ns: int
-
-    @property
-    def began_ns(self) -> int:
-        return self.ended_ns - round(self.seconds * 1e9)
+    began_ns: int
 
 
 class Period(Struct, frozen=True, kw_only=True):
@@ -85,9 +88,10 @@ class Period(Struct, frozen=True, kw_only=True):
 
     Attributes:
         began_ns, since_step: the start, and the last step before it; 0 and ``None`` if not known.
-        ended_ns, until_step: 0 while it lasts. before: the reference. steps, sum_seconds: of its
+        ended_ns, until_step: 0 while it lasts. before: the level before. steps, sum_seconds: of its
         blocks; each step counts with the mean of its block. causes: the last known ones; ``None``
-        if not measured.
+        if not measured. again: the last change within it to steps that are slower still, with the
+        level before and the last step before.
     """
 
     before: float
@@ -98,6 +102,7 @@ class Period(Struct, frozen=True, kw_only=True):
     ended_ns: int = 0
     until_step: int = 0
     causes: tuple[str, ...] | None = None
+    again: tuple[float, int] | None = None
 
 
 class Speed(Struct, frozen=True, kw_only=True):
@@ -108,8 +113,8 @@ class Speed(Struct, frozen=True, kw_only=True):
         that a poll saw. activity: number of activities that had begun by then. limits: number of
         fallbacks and graph breaks.
         first, count, gap_ns, lengths: of the block that is being filled: its first step, number of
-        steps, time, and lengths of the clean ones. queued: the clean steps before it, of a training
-        on GPUs.
+        steps, time, and lengths of the clean ones. lengths_before: those of the block before it.
+        queued: the clean steps before it, of a training on GPUs.
         blocks: the last complete ones; in a slower period, only that period's. earlier: number of
         blocks before these and outside of slower periods, by ``_bin`` of their length.
         reference: seconds a step. fast: number of blocks in a row that were not slow.
@@ -128,6 +133,7 @@ class Speed(Struct, frozen=True, kw_only=True):
     count: int = 0
     gap_ns: int = 0
     lengths: tuple[int, ...] = ()
+    lengths_before: tuple[int, ...] = ()
     queued: CleanSteps | None = None
     blocks: tuple[Block, ...] = ()
     earlier: Mapping[int, int] = {}
@@ -151,68 +157,69 @@ class Speed(Struct, frozen=True, kw_only=True):
 
 
 def follow(
-    known: Speed | None,
+    previous: Speed | None,
     slot: Slot,
     read_surroundings: Callable[[], Surroundings] | None = None,
     slowed: LongStep | None = None,
 ) -> Speed:
-    """``known`` with the new steps of ``slot``; ``None`` at the first poll.
+    """``previous`` with the new steps of ``slot``; ``None`` at the first poll.
 
     ``read_surroundings``: ``None`` if the process has ended. ``slowed``: see ``RecordReading``.
     """
-    speed = _with_start(_followed(known, slot), slot, slowed)
+    speed = _with_start(_followed(previous, slot), slot, slowed)
     if speed.slower or speed.is_slow:
         if read_surroundings is not None:  # causes that no longer hold stay if no other does
             now = read_surroundings()
-            found = _causes(speed.before, now)
-            speed = replace(speed, now=now, causes=found or speed.causes or found)
+            causes = _causes(speed.before, now)
+            speed = replace(speed, now=now, causes=causes or speed.causes or causes)
         return _with_period(speed, causes=speed.causes) if speed.slower else speed
-    if read_surroundings is None or (known and speed.blocks == known.blocks):
+    if read_surroundings is None or (previous and speed.blocks == previous.blocks):
         return speed
     # of the block before: the one in progress may be slow already
     return replace(speed, before=speed.usual, usual=read_surroundings(), causes=())
 
 
-def _followed(known: Speed | None, slot: Slot) -> Speed:
-    if known is None or slot.steps.steps < known.steps:
+def _followed(speed: Speed | None, slot: Slot) -> Speed:
+    if speed is None or slot.steps.steps < speed.steps:
         return first_poll(slot)
-    if slot.identity.gpus and known.queued is None:
+    if slot.identity.gpus and speed.queued is None:
         return first_poll(slot)  # it uses them from now on
-    known = _of_this_warmup(known, slot)
-    if known.queued is not None:
-        return _with_queued(known, known.queued, slot)
-    new = min(slot.steps.steps - known.steps, len(slot.recent))
-    complete = known.gap_ns + slot.steps.last_step_ns - known.last_ns >= _BLOCK_NS
-    if not new or not (complete or new >= _ENOUGH or known.slower):
-        return known  # the ring still has them when the block is complete
-    missed = slot.steps.steps - known.steps - new
+    speed = _of_this_warmup(speed, slot)
+    if speed.queued is not None:
+        return _with_queued(speed, speed.queued, slot)
+    new = min(slot.steps.steps - speed.steps, len(slot.recent))
+    complete = speed.gap_ns + slot.steps.last_step_ns - speed.last_ns >= _BLOCK_NS
+    if not new or not (complete or new >= _ENOUGH or speed.slower):
+        return speed  # the ring still has them when the block is complete
+    missed = slot.steps.steps - speed.steps - new
     # assume that missed steps took as long as those in the ring
-    return _with_steps(known, slot.recent[:new][::-1], slot.steps, 1 + missed / new)
+    return _with_steps(speed, slot.recent[:new][::-1], slot.steps, 1 + missed / new)
 
 
-def _of_this_warmup(known: Speed, slot: Slot) -> Speed:
+def _of_this_warmup(speed: Speed, slot: Slot) -> Speed:
     """Start over after compile activity, unless it made code fall back to eager.
 
     A fallback is a reason to be slower, so the reference stays.
     """
     begun, limits = slot.compile.begun, _limits(slot)
-    if begun == known.activity:
-        return known
+    if begun == speed.activity:
+        return speed
     # no poll has seen which of the steps until now came before the activity
     steps, last_ns = slot.steps.steps, slot.steps.last_step_ns
-    if limits > known.limits and known.reference is not None:
+    if limits > speed.limits and speed.reference is not None:
         return replace(
-            known,
+            speed,
             steps=steps,
             last_ns=last_ns,
             activity=begun,
             limits=limits,
             lengths=(),
+            lengths_before=(),
             gap_ns=0,
             count=0,
         )
-    periods = _over(known).periods
-    queued = CleanSteps.of(slot) if known.queued else None
+    periods = _over(speed).periods
+    queued = CleanSteps.of(slot) if speed.queued else None
     return Speed(
         steps=steps,
         last_ns=last_ns,
@@ -245,8 +252,9 @@ def _with_steps(speed: Speed, words: Sequence[int], marks: StepCounts, weight: f
             median = record.median_ns(lengths)
             if median is not None:
                 steps, mean = round(count * weight), sum(lengths) / len(lengths)
-                block = Block(first, steps, spent / 1e9, median / 1e9, mean / 1e9, at)
-                speed = _with_block(speed, block)
+                block = Block(first, steps, spent / 1e9, median / 1e9, mean / 1e9, at - spent)
+                speed = _with_block(speed, _from_change(speed, block, number, lengths))
+            speed = replace(speed, lengths_before=tuple(lengths[-_MOST_LENGTHS:]))
             lengths, spent, count = [], 0, 0
     return replace(
         speed,
@@ -257,6 +265,32 @@ def _with_steps(speed: Speed, words: Sequence[int], marks: StepCounts, weight: f
         first=first,
         count=count,
     )
+
+
+def _from_change(speed: Speed, block: Block, last: int, lengths: Sequence[int]) -> Block:
+    """``block`` from the step at which its level began; ``last``: its last step.
+
+    That is somewhere in it or in the block before, and not at a hang.
+    """
+    before = speed.blocks[-1].length if speed.blocks else block.length
+    numbers = (*speed.lengths_before, *lengths)
+    if max(before, block.length) < SLOWER_TIMES * min(before, block.length) or len(numbers) > last:
+        return block
+    if len(lengths) != block.steps:
+        return block  # it has steps that no poll saw, or that were not clean
+    between, most = math.sqrt(before * block.length) * 1e9, _silent_seconds(block.length) * 1e9
+    alike = (
+        (number > between) == (block.length > before) and number < most
+        for number in reversed(numbers)
+    )
+    sides = accumulate(1 if flag else -1 for flag in alike)
+    count = 1 + max(enumerate(sides), key=itemgetter(1))[0]
+    began_ns = block.began_ns + sum(lengths) - sum(numbers[-count:])
+    return replace(block, first=last - count + 1, began_ns=began_ns)
+
+
+def _silent_seconds(usual: float) -> float:
+    return max(SILENT_FLOOR_NS / 1e9, SILENT_STEPS * usual)
 
 
 def _with_queued(speed: Speed, before: CleanSteps, slot: Slot) -> Speed:
@@ -272,7 +306,7 @@ def _with_queued(speed: Speed, before: CleanSteps, slot: Slot) -> Speed:
     since = now.since(before)
     if any(since.bins):
         spent, mean = (now.at_ns - before.at_ns) / 1e9, since.mean_ns() / 1e9
-        speed = _with_block(speed, Block(first, speed.count, spent, mean, mean, now.at_ns))
+        speed = _with_block(speed, Block(first, speed.count, spent, mean, mean, before.at_ns))
     return replace(speed, count=0, queued=now)
 
 
@@ -288,24 +322,50 @@ def _with_block(speed: Speed, block: Block) -> Speed:
     run = _lasting_run(speed)
     if not run:
         return speed
-    period = Period(before=speed.reference or 0.0)
+    before = _level_before(speed, run)
+    period = Period(before=before)
     if run[0].first > speed.since:  # else it began before the first poll
         period = replace(period, began_ns=run[0].began_ns, since_step=run[0].first - 1)
     speed = replace(
         speed,
         blocks=run,
+        reference=before,
         earlier=_counted(earlier, blocks[: -len(run)]),
         periods=(*speed.periods, period)[-_MOST_PERIODS:],
     )
     return _still_slower(speed, *run)
 
 
+def _level_before(speed: Speed, run: Sequence[Block]) -> float:
+    """The level of the blocks before ``run``, if it is slow beside them; else the reference."""
+    reference, just = speed.reference or 0.0, speed.blocks[: -len(run)][-_LEVEL:]
+    level = max(reference, _median(just)) if just else reference
+    return level if _median(run) >= SLOWER_TIMES * level else reference
+
+
 def _still_slower(speed: Speed, *more: Block) -> Speed:
     """With more blocks in the open period: slow ones, and fast ones without a recovery."""
     period = speed.periods[-1]
-    steps = period.steps + sum(one.steps for one in more)
-    seconds = period.sum_seconds + sum(one.steps * one.mean for one in more)
-    return replace(_with_period(speed, steps=steps, sum_seconds=seconds), fast=0)
+    more = tuple(block for block in more if not _is_hang(block, speed.blocks))
+    steps = period.steps + sum(block.steps for block in more)
+    seconds = period.sum_seconds + sum(block.steps * block.mean for block in more)
+    again = _again(speed, period)
+    return replace(_with_period(speed, steps=steps, sum_seconds=seconds, again=again), fast=0)
+
+
+def _again(speed: Speed, period: Period) -> tuple[float, int] | None:
+    """The last change within the open period to steps that are slower still."""
+    before = _median(speed.blocks[: len(speed.blocks) // 2 + 1])
+    if period.again and speed.blocks[-1].length >= SLOWER_TIMES * period.again[0]:
+        return period.again
+    run = _lasting_run(replace(speed, reference=before))
+    return (before, run[0].first - 1) if len(run) < len(speed.blocks) and run else None
+
+
+def _is_hang(block: Block, others: Sequence[Block]) -> bool:
+    """Whether a step of ``block`` took so long that the rank was silent, unlike in ``others``."""
+    usual = sorted(one.mean for one in others)[len(others) // 2]
+    return block.steps * (block.mean - usual) > _silent_seconds(usual) + _BLOCK_NS / 1e9
 
 
 def _faster(speed: Speed) -> Speed:
@@ -335,7 +395,7 @@ def _with_period(speed: Speed, **changes: Any) -> Speed:
     return replace(speed, periods=(*speed.periods[:-1], replace(speed.periods[-1], **changes)))
 
 
-def _reference(known: float | None, blocks: Sequence[Block]) -> float | None:
+def _reference(value: float | None, blocks: Sequence[Block]) -> float | None:
     """The fastest level that the last blocks sustain, if it is faster than the known one."""
     for fewest, least in _SUSTAINED:
         steps, seconds = 0, 0.0
@@ -343,13 +403,13 @@ def _reference(known: float | None, blocks: Sequence[Block]) -> float | None:
             steps, seconds = steps + block.steps, seconds + block.seconds
             if steps >= fewest and seconds >= least:
                 level = _median(blocks[-count:])
-                known = level if known is None else min(known, level)
+                value = level if value is None else min(value, level)
                 break
-    return known
+    return value
 
 
 def _median(blocks: Sequence[Block]) -> float:
-    return sorted(one.length for one in blocks)[len(blocks) // 2]
+    return sorted(block.length for block in blocks)[len(blocks) // 2]
 
 
 def _lasting_run(speed: Speed) -> tuple[Block, ...]:
@@ -360,19 +420,26 @@ def _lasting_run(speed: Speed) -> tuple[Block, ...]:
     """
     if not speed.is_slow:
         return ()
-    slow, found = SLOWER_TIMES * (speed.reference or math.inf), 0
+    slow, number = SLOWER_TIMES * (speed.reference or math.inf), 0
     earlier = _counted(speed.earlier, speed.blocks)
-    fastest, seconds, steps = math.inf, 0.0, 0
+    fastest = math.inf
     for count, block in enumerate(reversed(speed.blocks), 1):
         if block.length < slow:
             break
         fastest = min(fastest, block.length)
-        seconds, steps = seconds + block.seconds, steps + block.steps
         earlier[_bin(block.length)] -= 1
-        lasting = seconds >= SUSTAINED_SECONDS and steps >= SUSTAINED_STEPS
-        if lasting and count >= _no_chance(earlier, fastest):
-            found = count
-    return speed.blocks[-found:] if found else ()
+        if _lasts(speed.blocks[-count:]) and count >= _no_chance(earlier, fastest):
+            number = count
+    run = speed.blocks[-number:] if number else ()
+    return run[1:] if run and _is_hang(run[0], run) else run
+
+
+def _lasts(run: Sequence[Block]) -> bool:
+    """Whether ``run`` is of enough steps and seconds; a hang counts as some steps."""
+    if sum(block.steps for block in run) < SUSTAINED_STEPS:
+        return False
+    longest = SILENT_STEPS * _median(run)
+    return sum(min(block.seconds, longest * block.steps) for block in run) >= SUSTAINED_SECONDS
 
 
 def _no_chance(earlier: Mapping[int, int], seconds: float) -> int:
@@ -389,7 +456,7 @@ def _bin(seconds: float) -> int:
 
 
 def _counted(counts: Mapping[int, int], more: Iterable[Block]) -> Counter[int]:
-    return Counter(counts) + Counter(_bin(one.length) for one in more)
+    return Counter(counts) + Counter(_bin(block.length) for block in more)
 
 
 def first_poll(slot: Slot) -> Speed:
@@ -401,16 +468,16 @@ def first_poll(slot: Slot) -> Speed:
         return replace(speed, since=steps + 1, queued=CleanSteps.of(slot))
     if slot.compile.active_since_ns:
         return speed
-    words = list(takewhile(is_clean, slot.recent))[::-1]
-    speed = replace(speed, steps=steps - len(words), since=steps - len(words) + 1)
+    newest = list(takewhile(is_clean, slot.recent))[::-1]
+    speed = replace(speed, steps=steps - len(newest), since=steps - len(newest) + 1)
     reference = level_before(slot)
     if reference is None:
-        return _with_steps(speed, words, slot.steps, 1)
+        return _with_steps(speed, newest, slot.steps, 1)
     earlier = Counter[int]()
-    for length, count in blocks_in(slot.clean_bins, map(record.length_ns, words), _BLOCK_NS):
+    for length, count in blocks_in(slot.clean_bins, map(record.length_ns, newest), _BLOCK_NS):
         earlier[_bin(length)] += count
     speed = replace(speed, reference=reference, earlier=earlier)
-    speed = _with_steps(speed, words, slot.steps, 1)
+    speed = _with_steps(speed, newest, slot.steps, 1)
     lengths = record.recent_lengths(slot.recent)
     if speed.periods or not _was_slow(slot.clean_bins, lengths, reference):
         return speed
@@ -431,7 +498,7 @@ def _was_slow(bins: Sequence[int], lengths: Sequence[int], reference: float) -> 
         and (record.median_ns(lengths) or 0.0) >= SLOWER_TIMES * reference * 1e9
         and len(lengths) >= SUSTAINED_STEPS
         and sum(lengths) >= _LAST_STEPS_SECONDS * 1e9
-        and sum(one >= middle for one in lengths) >= (1 - FEW_SHARE) * len(lengths)
+        and sum(length >= middle for length in lengths) >= (1 - FEW_SHARE) * len(lengths)
     )
 
 
@@ -453,18 +520,32 @@ def slower(speed: Speed | None, recent_seconds: float | None) -> Slower | None:
         return None
     if recent_seconds < SLOWER_TIMES * speed.reference:
         return None
+    period = speed.periods[-1]
+    before, since_step = period.before, period.since_step
+    if period.again and recent_seconds >= SLOWER_TIMES * period.again[0]:
+        before, since_step = period.again
     return Slower(
         seconds=recent_seconds,
-        ratio=recent_seconds / speed.reference,
-        before=speed.reference,
-        since_step=speed.periods[-1].since_step,
+        ratio=recent_seconds / before,
+        before=before,
+        since_step=since_step,
         causes=_causes(speed.before, speed.now) if speed.now else None,
     )
 
 
+def slows(speed: Speed | None, recent_seconds: float | None) -> bool:
+    """Whether a rank has become slower, and it is too early to say whether that lasts."""
+    if speed is None or speed.slower or not speed.reference or not recent_seconds:
+        return False
+    if recent_seconds < SLOWER_TIMES * speed.reference:
+        return False
+    slow = SLOWER_TIMES * speed.reference
+    return not _lasts(tuple(takewhile(lambda block: block.length >= slow, speed.blocks[::-1])))
+
+
 def _causes(before: Surroundings | None, now: Surroundings) -> tuple[str, ...] | None:
-    """``None`` if there is nothing to compare with: no poll saw the rank while it was faster."""
-    return tuple(causes_since(before, now)) or (None if before is None else ())
+    """``None`` if no poll saw the rank while it was faster: what is so now may have been before."""
+    return None if before is None else tuple(causes_since(before, now))
 
 
 def slower_periods(speed: Speed, header: Header, *, ended: bool) -> tuple[SlowerPeriod, ...]:
@@ -473,14 +554,14 @@ def slower_periods(speed: Speed, header: Header, *, ended: bool) -> tuple[Slower
         speed = _over(speed)
     return tuple(
         SlowerPeriod(
-            began_at=header.epoch_seconds(one.began_ns) if one.began_ns else None,
-            ended_at=header.epoch_seconds(one.ended_ns) if one.ended_ns else None,
-            since_step=one.since_step,
-            until_step=one.until_step if one.ended_ns else None,
-            seconds=one.sum_seconds / one.steps,
-            before=one.before,
-            ratio=one.sum_seconds / one.steps / one.before,
-            causes=one.causes,
+            began_at=header.epoch_seconds(period.began_ns) if period.began_ns else None,
+            ended_at=header.epoch_seconds(period.ended_ns) if period.ended_ns else None,
+            since_step=period.since_step,
+            until_step=period.until_step if period.ended_ns else None,
+            seconds=period.sum_seconds / period.steps,
+            before=period.before,
+            ratio=period.sum_seconds / period.steps / period.before,
+            causes=period.causes,
         )
-        for one in speed.periods
+        for period in speed.periods
     )

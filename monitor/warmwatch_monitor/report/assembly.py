@@ -8,11 +8,12 @@ from typing import Any
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from warmwatch.shared.phrases import counted
+from warmwatch.shared.phrases import counted, took
 from warmwatch.shared.states import ENDED_STATES
+from warmwatch_monitor.figures.compile import CompileTotals
 from warmwatch_monitor.model import REASONS, LimitedBy, limit_of
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT, RankSummary, RunSummary
-from warmwatch_monitor.output.amounts import clean_step, took
+from warmwatch_monitor.output.amounts import clean_step
 from warmwatch_monitor.report.changes import changed
 from warmwatch_monitor.report.compilations import (
     added,
@@ -55,7 +56,7 @@ def differences(ranks: Sequence[RankSummary]) -> Iterator[str]:
     """One sentence for each difference between the ranks."""
     if len(ranks) < 2:
         return
-    lines = [line(one) for one in ranks]
+    lines = [line(rank) for rank in ranks]
     yield from _apart(lines)
     yield from _counts(lines)
     yield from _categories(ranks)
@@ -64,8 +65,8 @@ def differences(ranks: Sequence[RankSummary]) -> Iterator[str]:
 
 
 def _apart(lines: Sequence[RankLine]) -> Iterator[str]:
-    least = min(lines, key=lambda one: one.compile_seconds)
-    most = max(lines, key=lambda one: one.compile_seconds)
+    least = min(lines, key=lambda line: line.compile_seconds)
+    most = max(lines, key=lambda rank_line: rank_line.compile_seconds)
     gap = most.compile_seconds - least.compile_seconds
     if gap >= max(_APART_SECONDS, _APART_SHARE * most.compile_seconds):
         yield f"rank {most.rank} compiled {took(gap)} longer than rank {least.rank}"
@@ -73,40 +74,38 @@ def _apart(lines: Sequence[RankLine]) -> Iterator[str]:
 
 def _counts(lines: Sequence[RankLine]) -> Iterator[str]:
     for noun, key in (("graph", "graphs"), ("recompile", "recompiles")):
-        known = [(getattr(one, key), one.rank) for one in lines if getattr(one, key) is not None]
-        if known and min(known)[0] != max(known)[0]:
-            (few, least), (many, most) = min(known), max(known)
+        pairs = [
+            (getattr(line, key), line.rank) for line in lines if getattr(line, key) is not None
+        ]
+        if pairs and min(pairs)[0] != max(pairs)[0]:
+            (few, least), (many, most) = min(pairs), max(pairs)
             yield f"{counted(many, noun)} in rank {most}, {few} in rank {least}"
 
 
 def _categories(ranks: Sequence[RankSummary]) -> Iterator[str]:
     for category in REASONS:
-        hit = [one.rank for one in ranks if any(c.category == category for c in one.compiled)]
+        hit = [rank.rank for rank in ranks if any(c.category == category for c in rank.compiled)]
         if hit and len(hit) < len(ranks):
-            yield f"only {numbers(hit)} recompiled for {category}"
+            yield f"only {numbers(hit)} recompiled ({category})"
 
 
 def _slow_steps(lines: Sequence[RankLine]) -> Iterator[str]:
-    known = [(one.step_seconds, one.rank) for one in lines if one.step_seconds]
-    if len(known) > 1 and max(known)[0] > (1 + _STEP_SHARE) * min(known)[0]:
-        (short, least), (long, most) = min(known), max(known)
+    pairs = [(line.step_seconds, line.rank) for line in lines if line.step_seconds]
+    if len(pairs) > 1 and max(pairs)[0] > (1 + _STEP_SHARE) * min(pairs)[0]:
+        (short, least), (long, most) = min(pairs), max(pairs)
         yield f"a clean step takes {took(long)} in rank {most}, {took(short)} in rank {least}"
 
 
 def _states(lines: Sequence[RankLine]) -> Iterator[str]:
     by_state: dict[str, list[int]] = {}
-    for one in lines:
-        by_state.setdefault(one.state, []).append(one.rank)
+    for line in lines:
+        by_state.setdefault(line.state, []).append(line.rank)
     if len(by_state) > 1:
         ordered = sorted(by_state.items(), key=lambda item: -len(item[1]))
         yield "; ".join(f"{numbers(ranks)}: {state}" for state, ranks in ordered)
 
 
 # counts of a rank that a report has under the same name
-_OF_COMPILE = (
-    *("compilations", "graphs", "recompiles", "recompiles_after_warm", "graph_breaks"),
-    *("fallbacks", "failures", "cudagraph_skips"),
-)
 UNSEEN = "this is its last known state: no program observed its end"
 
 
@@ -146,33 +145,35 @@ def report(
 
 def slowest_of(summary: RunSummary) -> RankSummary:
     """The rank that compiled longest: the others waited for it. The first, if none compiled."""
-    return max(summary.ranks, key=lambda one: (one.answer["compile"]["seconds"], -one.rank))
+    return max(summary.ranks, key=lambda rank: (rank.answer["compile"]["seconds"], -rank.rank))
 
 
 def _with_ranks(
     whole: Report, summary: RunSummary, price: float | None, *, first_run: bool
 ) -> Report:
-    ordered = sorted(summary.ranks, key=lambda one: -one.answer["compile"]["seconds"])
+    ordered = sorted(summary.ranks, key=lambda rank: -rank.answer["compile"]["seconds"])
     slowest = slowest_of(summary)
-    each = {one.rank: priced(one.compiled) for one in summary.ranks}
-    again = [after_warm_seconds(one.answer, each[one.rank]) for one in summary.ranks]
-    found = costs([one.answer for one in summary.ranks], again, summary.ranks.index(slowest), price)
+    each = {rank.rank: priced(rank.compiled) for rank in summary.ranks}
+    again = [after_warm_seconds(rank.answer, each[rank.rank]) for rank in summary.ranks]
+    result = costs(
+        [rank.answer for rank in summary.ranks], again, summary.ranks.index(slowest), price
+    )
     return replace(
         _of_rank(whole, slowest, each[slowest.rank], first_run=first_run),
         conditions=_conditions(summary, slowest),
         limited_by=_limited_by(summary.ranks),
-        costs=found,
-        ranks=tuple(line(one) for one in ordered),
+        costs=result,
+        ranks=tuple(line(rank) for rank in ordered),
         differences=tuple(differences(summary.ranks)),
-        left_out=sum(one.left_out for one in summary.ranks),
+        left_out=sum(rank.left_out for rank in summary.ranks),
         doubts=(*whole.doubts, *_doubts(summary)),
     )
 
 
 def _limited_by(ranks: Sequence[RankSummary]) -> Mapping[str, Any] | None:
     """What limited the run when it was last warm, by the same rule as in ``/status``."""
-    known = {one.rank: one.answer.get("limited_by") for one in ranks}
-    limit = limit_of({rank: convert(one, LimitedBy | None) for rank, one in known.items()})
+    values = {summary.rank: summary.answer.get("limited_by") for summary in ranks}
+    limit = limit_of({rank: convert(value, LimitedBy | None) for rank, value in values.items()})
     return None if limit is None else to_builtins(limit)
 
 
@@ -190,12 +191,12 @@ def _of_rank(
     )
     breaks = tuple(
         Break(
-            reason=one["reason"],
-            count=one["count"],
-            whole=one.get("called") if one.get("whole") else None,
-            advice=one.get("advice"),
+            reason=value["reason"],
+            count=value["count"],
+            whole=value.get("called") if value.get("whole") else None,
+            advice=value.get("advice"),
         )
-        for one in compile["breaks"]
+        for value in compile["breaks"]
     )
     memory = rank["torch_memory_bytes"] or {}
     time = goodput(rank, compiled, whole.seen)
@@ -207,8 +208,7 @@ def _of_rank(
         end=rank["end"],
         first_step_seconds=rank["step_seconds"]["first"],
         compile_seconds=compile["seconds"],
-        **{name: compile[name] for name in _OF_COMPILE},
-        graphs_before=compile.get("graphs_before"),
+        **{name: compile[name] for name in CompileTotals.__struct_fields__},
         precompiled=tuple(compile.get("precompiled") or ()),
         warmup_seconds=first["seconds"] if first else None,
         warmup_steps=first["steps"] if first else None,
@@ -256,21 +256,21 @@ def _steady(rank: Mapping[str, Any]) -> Steady:
 
 def _conditions(summary: RunSummary, slowest: RankSummary) -> dict[str, str]:
     """Each condition once, in the words of the reported rank if it holds there."""
-    found: dict[str, str] = {}
-    for one in (slowest, *summary.ranks):
-        for held in one.answer["conditions"]:
-            found.setdefault(held["condition"], held["words"])
-    return found
+    values: dict[str, str] = {}
+    for rank in (slowest, *summary.ranks):
+        for held in rank.answer["conditions"]:
+            values.setdefault(held["condition"], held["words"])
+    return values
 
 
 def _doubts(summary: RunSummary) -> list[str]:
     """Reasons why this report is incomplete."""
-    left = sum(one.left_out for one in summary.ranks)
-    errors = sum(one.answer["agent_errors"] or 0 for one in summary.ranks)
+    left = sum(rank.left_out for rank in summary.ranks)
+    errors = sum(rank.answer["agent_errors"] or 0 for rank in summary.ranks)
     seen, world = len(summary.ranks), summary.what.world_size
     return [
-        words
-        for words, holds in (
+        text
+        for text, holds in (
             (f"the list leaves out {counted(left, 'compilation')}", left),
             (f"the agent caught {counted(errors, 'error')} of its own", errors),
             (f"{seen} of {world} ranks were seen here", world is not None and seen < world),

@@ -43,9 +43,9 @@ def changed(now: RunSummary, before: RunSummary, rank: int | None) -> Changed | 
 
 
 def _of(summary: RunSummary, rank: int | None) -> RankSummary | None:
-    ranks = {one.rank: one for one in summary.ranks}
-    one = ranks.get(rank if rank is not None else 0) or ranks.get(min(ranks, default=0))
-    return one if one is not None and _warmup(one).get("seconds") else None
+    ranks = {value.rank: value for value in summary.ranks}
+    item = ranks.get(rank if rank is not None else 0) or ranks.get(min(ranks, default=0))
+    return item if item is not None and _warmup(item).get("seconds") else None
 
 
 def _warmup(rank: RankSummary) -> Mapping[str, float]:
@@ -54,14 +54,14 @@ def _warmup(rank: RankSummary) -> Mapping[str, float]:
 
 def _facts(now: RunSummary, before: RunSummary) -> list[ChangedFact]:
     """Facts known for both that differ. The driver counts only with a known GPU."""
-    found = []
-    for name, of in FACTS:
-        mine, other = of(now.what), of(before.what)
+    result = []
+    for name, read in FACTS:
+        mine, other = read(now.what), read(before.what)
         if mine is not None and other is not None and mine != other:
-            found.append(ChangedFact(what=name, now=mine, before=other))
+            result.append(ChangedFact(what=name, now=mine, before=other))
     if now.host and before.host and now.host != before.host:
-        found.append(ChangedFact(what="host", now=now.host, before=before.host))
-    return found
+        result.append(ChangedFact(what="host", now=now.host, before=before.host))
+    return result
 
 
 def _functions(now: RankSummary, before: RankSummary) -> list[ChangedFunction]:
@@ -73,7 +73,7 @@ def _functions(now: RankSummary, before: RankSummary) -> list[ChangedFunction]:
         _function(key, mine.get(key), other.get(key), codes.get(key), codes_before.get(key))
         for key in names
     ]
-    return sorted(made, key=lambda one: -(one.seconds - one.before_seconds))
+    return sorted(made, key=lambda function: -(function.seconds - function.before_seconds))
 
 
 def _function(
@@ -83,7 +83,7 @@ def _function(
     code: str | None,
     code_before: str | None,
 ) -> ChangedFunction:
-    spent, spent_before = (one.phase_seconds if one else {} for one in (now, before))
+    spent, spent_before = (function.phase_seconds if function else {} for function in (now, before))
     phases = dict.fromkeys([*spent, *spent_before])
     latest = now or before
     assert latest is not None
@@ -105,17 +105,21 @@ def _function(
 def _compiled(rank: RankSummary) -> dict[_Key, Function]:
     """The cost of each function in the first warm-up; ignores its line."""
     until = _warmup(rank)["ended_at"] + _LATE
-    found: dict[_Key, Function] = {}
-    for one in functions(priced(each for each in rank.compiled if each.ended <= until)):
-        found.setdefault((one.name, one.file), one)
-    return found
+    result: dict[_Key, Function] = {}
+    for function in functions(priced(each for each in rank.compiled if each.ended <= until)):
+        result.setdefault((function.name, function.file), function)
+    return result
 
 
 def _codes(rank: RankSummary) -> dict[_Key, str]:
-    return {(one.name, one.file): one.code for one in rank.compiled if one.code}
+    return {
+        (compilation.name, compilation.file): compilation.code
+        for compilation in rank.compiled
+        if compilation.code
+    }
 
 
-def _ops(one: Function | None) -> int | None:
+def _ops(function: Function | None) -> int | None:
     """Operators of its graphs; ``None`` if not known for one of them."""
-    known = [each.ops for each in one.times] if one else []
-    return sum(ops for ops in known if ops) if known and None not in known else None
+    numbers = [each.ops for each in function.times] if function else []
+    return sum(ops for ops in numbers if ops) if numbers and None not in numbers else None

@@ -12,10 +12,10 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from warmwatch.shared.phrases import duration, short_place, step_length
+from warmwatch.shared.phrases import duration, short_place, took
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Samples
-from warmwatch_monitor.output.amounts import percent, slower_period, took
+from warmwatch_monitor.output.amounts import percent, slower_period
 from warmwatch_monitor.report import goodput as shares
 from warmwatch_monitor.report.compilations import reason_of
 from warmwatch_monitor.report.parts import Priced, Report
@@ -57,12 +57,12 @@ def goodput(report: Report) -> Markup | None:
     if report.goodput is None:
         return None
     parts, key, x = [], [], 0.0
-    for one in report.goodput.shares:
-        if one.ratio > 0:
-            wide, kind = one.ratio * _WIDTH, _CLASSES[one.name]
-            title = f"{one.name}: {took(one.seconds)}, {percent(one.ratio)}"
+    for share in report.goodput.shares:
+        if share.ratio > 0:
+            wide, kind = share.ratio * _WIDTH, _CLASSES[share.name]
+            title = f"{share.name}: {took(share.seconds)}, {percent(share.ratio)}"
             parts.append(_bar(x, 0, wide, _BLOCK, kind, title))
-            key.append((kind, f"{one.name} {percent(one.ratio)}"))
+            key.append((kind, f"{share.name} {percent(share.ratio)}"))
             x += wide
     return _svg(_BLOCK, "What the run's time went to", parts) + _key(key)
 
@@ -73,34 +73,34 @@ def icicle(report: Report, traced: Mapping[str, str]) -> Markup | None:
     A recompile links to its reason and remedy in the list of recompiles. The phases of a
     compilation link to its URL in ``traced``, if it has one there.
     """
-    functions = [one for one in report.functions if one.seconds > 0]
-    seconds = sum(one.seconds for one in functions)
+    functions = [item for item in report.functions if item.seconds > 0]
+    seconds = sum(item.seconds for item in functions)
     if not seconds:
         return None
     scale, x, parts = _WIDTH / seconds, 0.0, list[Markup]()
     groups = {
-        (one.name, one.file, one.line, one.category, reason): at
-        for at, one in enumerate(report.recompiled, 1)
-        for reason in one.reasons or ("",)
+        (recompiled.name, recompiled.file, recompiled.line, recompiled.category, reason): at
+        for at, recompiled in enumerate(report.recompiled, 1)
+        for reason in recompiled.reasons or ("",)
     }
-    for one in functions:
-        name = short_place(one.name, one.file) if one.name else "(unknown)"
-        parts += _block(x, 0, one.seconds * scale, "i-function", name, took(one.seconds))
+    for function in functions:
+        name = short_place(function.name, function.file) if function.name else "(unknown)"
+        parts += _block(x, 0, function.seconds * scale, "i-function", name, took(function.seconds))
         at = x
-        for time in one.times:
+        for time in function.times:
             wide = (time.seconds or 0.0) * scale
             why = time.category or "", reason_of(time)
-            group = groups.get((one.name, one.file, one.line, *why))
+            group = groups.get((function.name, function.file, function.line, *why))
             parts += _compilation(at, wide, name, time, group, traced.get(time.id or ""))
             at += wide
-        x += one.seconds * scale
-    used = {phase for one in functions for time in one.times for phase in time.phase_seconds}
+        x += function.seconds * scale
+    used = {phase for item in functions for time in item.times for phase in time.phase_seconds}
     kinds = [("i-first", "compiled"), ("i-again", "recompiled")]
     kinds += [(phase, phase) for phase in PHASES if phase in used]
-    kerneled = any(time.slowest_kernels for one in functions for time in one.times)
+    kerneled = any(time.slowest_kernels for item in functions for time in item.times)
     kinds += [("i-kernel", "slowest kernels (several compile at a time)")] if kerneled else []
-    words = "Compile time by function, compilation, phase and kernel"
-    return _svg((3 + kerneled) * _BLOCK, words, parts) + _key(kinds)
+    text = "Compile time by function, compilation, phase and kernel"
+    return _svg((3 + kerneled) * _BLOCK, text, parts) + _key(kinds)
 
 
 def _compilation(
@@ -109,21 +109,21 @@ def _compilation(
     """One compilation, its phases below it, and its slowest kernels below them."""
     step = "" if time.step is None else f", step {time.step + 1}"
     why = time.plain or time.reason or time.category
-    words = f"{name}{step}, {took(time.seconds or 0.0)}"
-    words += f"; recompiled: {why}" if why else ""
+    sentence = f"{name}{step}, {took(time.seconds or 0.0)}"
+    sentence += f"; recompiled: {why}" if why else ""
     again = time.category is not None
     label = (why or "recompiled") if again else "first"
     plain = label.replace("`", "")
     kind = "i-again" if again else "i-first"
-    block = _block(x, _BLOCK, wide, kind, plain, words, shows_end=bool(time.plain))
+    block = _block(x, _BLOCK, wide, kind, plain, sentence, shows_end=bool(time.plain))
     yield _linked(f"#recompiles-{group}" if again and group is not None else None, block)
-    phases = [(one, spent) for one in PHASES if (spent := time.phase_seconds.get(one))]
+    phases = [(text, spent) for text in PHASES if (spent := time.phase_seconds.get(text))]
     whole = sum(seconds for _, seconds in phases)
     bars, at, within = list[Markup](), x, (x, wide)
     for phase, seconds in phases:
         part = wide * seconds / whole
-        words = f"{name}{step}: {phase} {took(seconds)}"
-        bars.append(_bar(at, 2 * _BLOCK, part, _BLOCK - 2, phase, words))
+        sentence = f"{name}{step}: {phase} {took(seconds)}"
+        bars.append(_bar(at, 2 * _BLOCK, part, _BLOCK - 2, phase, sentence))
         within = (at, part) if phase == "kernel_compile" else within
         at += part
     yield _linked(traced, bars)
@@ -165,7 +165,7 @@ def _block(
 def _axis(seconds: float, y: int) -> Iterator[Markup]:
     yield Markup('<line class="axis" x1="0" y1="{y}" x2="100%" y2="{y}"/>').format(y=y + 2)
     ticks = _ticks(seconds)
-    whole = all(at < 120 or at % 60 == 0 for at in ticks)  # 150 s are not 2 min
+    whole = all(at < 600 or at % 60 == 0 for at in ticks)  # 1,000 s are not 17 min
     for at in ticks:
         anchor = "end" if at > _EDGE * seconds else "middle" if at else "start"
         label = duration(at) if whole else f"{at:.0f} s"
@@ -178,20 +178,20 @@ def _ticks(upto: float) -> list[float]:
     """Round times from 0 to ``upto``."""
     fine = (times * 10.0**power for power in range(-3, 2) for times in (1, 2, 5))
     days = (times * 86400.0 * 10**power for power in range(6) for times in (1, 2, 5))
-    steps = (*(one for one in fine if one < 60), *_ROUND_TIMES, *days)
-    step = next((one for one in steps if upto / one <= _MOST_TICKS), upto)
+    steps = (*(value for value in fine if value < 60), *_ROUND_TIMES, *days)
+    step = next((value for value in steps if upto / value <= _MOST_TICKS), upto)
     return [round(at * step, 6) for at in range(int(upto / step) + 1)]
 
 
 def round_up(value: float) -> float:
     """The smallest round number that is at least ``value``, as on the page."""
     power = 10.0 ** floor(log10(value))
-    return next(one * power for one in _FACTORS if one * power >= value * 0.9999)
+    return next(item * power for item in _FACTORS if item * power >= value * 0.9999)
 
 
 def _key(entries: Iterable[tuple[str, str]]) -> Markup:
     """The legend, in as many lines as the screen needs."""
-    swatches = (_SWATCH.format(kind, words) for kind, words in entries)
+    swatches = (_SWATCH.format(kind, text) for kind, text in entries)
     return Markup('<p class="key">{}</p>').format(Markup("\n").join(swatches))
 
 
@@ -214,7 +214,7 @@ def samples(summary: RunSummary, rank: int | None) -> list[tuple[str, Markup]]:
 
     All begin with the run, also if the daemon began later. Slower periods are shaded.
     """
-    shown = next((one for one in summary.ranks if one.rank == rank), None)
+    shown = next((item for item in summary.ranks if item.rank == rank), None)
     of_rank = shown.samples if shown else None
     slower = (shown.answer.get("slower_periods") or ()) if shown else ()
     shades = "compilation, by phase" + (", and steps slower than before" if slower else "")
@@ -223,11 +223,11 @@ def samples(summary: RunSummary, rank: int | None) -> list[tuple[str, Markup]]:
     ]
     for at, (_, seen) in enumerate(sorted(summary.gpu_samples.items())):
         wanted.append((f"Power of GPU {at}", seen, "power_watts"))
-    known = [seen for _, seen, _ in wanted if seen and seen.epochs]
-    if not known:
+    sampleses = [seen for _, seen, _ in wanted if seen and seen.epochs]
+    if not sampleses:
         return []
-    begin = min([summary.began, *(seen.epochs[0] for seen in known)])
-    seconds = max(max(seen.epochs[-1] - begin, seen.seconds) for seen in known)
+    begin = min([summary.began, *(seen.epochs[0] for seen in sampleses)])
+    seconds = max(max(seen.epochs[-1] - begin, seen.seconds) for seen in sampleses)
     before = _unsampled(shown.compiled, of_rank) if shown and of_rank else []
     drawn = (
         (name, _plot(name, seen, column, (begin, seconds), slower, before))
@@ -240,7 +240,10 @@ def samples(summary: RunSummary, rank: int | None) -> list[tuple[str, Markup]]:
 def _unsampled(compiled: Iterable[Compiled], seen: Samples) -> list[tuple[float, float]]:
     """When it compiled before the first sample, from the journal."""
     first = seen.epochs[0] - seen.seconds if seen.epochs else 0.0
-    times = ((one.ended - (one.seconds or 0.0), min(one.ended, first)) for one in compiled)
+    times = (
+        (compilation.ended - (compilation.seconds or 0.0), min(compilation.ended, first))
+        for compilation in compiled
+    )
     return [(began, ended) for began, ended in times if began < ended]
 
 
@@ -256,10 +259,10 @@ def _plot(
     if column not in seen.columns:
         return None
     curves = list(_curves(seen, column, max((ended for _, ended in before), default=-inf)))
-    known = [value for curve in curves for _, value in curve]
-    if len(known) < 2 or not max(known):
+    values = [value for curve in curves for _, value in curve]
+    if len(values) < 2 or not max(values):
         return None
-    (begin, seconds), top = shown, round_up(float(max(known)))
+    (begin, seconds), top = shown, round_up(float(max(values)))
     scale, high = _WIDTH / seconds, _PLOT / top
 
     def shade(since: float, until: float, height: float, kind: str, title: str) -> Markup:
@@ -274,12 +277,12 @@ def _plot(
         for share in (1.0, 0.5, 0.0)
     ]
     strips = list(_phases(seen.epochs, seen.columns.get("phase", ()), seen.seconds))
-    compiling = [*(before if column == "step_seconds" else ()), *(one[:2] for one in strips)]
+    compiling = [*(before if column == "step_seconds" else ()), *(strip[:2] for strip in strips)]
     shades = [
         *(
-            shade(*part, _PLOT, "slower", f"slower than before {slower_period(one)}")
-            for one in slower
-            for part in _within(one, begin, begin + seconds)
+            shade(*part, _PLOT, "slower", f"slower than before {slower_period(fields)}")
+            for fields in slower
+            for part in _within(fields, begin, begin + seconds)
         ),
         *(shade(*part, _PLOT, "compiles", "compiling") for part in _joined(compiling)),
         *(shade(since, until, _STRIP, of, f"compiling, {of}") for since, until, of in strips),
@@ -300,7 +303,7 @@ def _plot(
 def _words(column: str, value: float) -> str:
     if not value:
         return "0"
-    return step_length(value) if column == "step_seconds" else f"{value:.3g} W"
+    return took(value) if column == "step_seconds" else f"{value:.3g} W"
 
 
 def _within(period: Mapping[str, Any], begin: float, end: float) -> Iterator[tuple[float, float]]:
@@ -319,12 +322,12 @@ def _phases(
     began: tuple[float, str] | None = None
     last = 0.0
     for at, phase in zip(epochs, phases, strict=False):
-        known = phase if isinstance(phase, str) and phase in PHASES else None
-        if began and known != began[1]:
+        name = phase if isinstance(phase, str) and phase in PHASES else None
+        if began and name != began[1]:
             yield began[0], last, began[1]
             began = None
-        if known and not began:
-            began = at - seconds, known
+        if name and not began:
+            began = at - seconds, name
         last = at
     if began:
         yield began[0], last, began[1]
@@ -350,15 +353,15 @@ def _curves(seen: Samples, column: str, compiled_at: float) -> Iterator[list[tup
     values = seen.columns[column]
     phases = seen.columns.get("phase") if column == "step_seconds" else None
     for at, value, phase in zip(seen.epochs, values, phases or [None] * len(values), strict=True):
-        known = float(value) if isinstance(value, int | float) else None
+        number = float(value) if isinstance(value, int | float) else None
         if phases:
             compiled_at = at if phase is not None else compiled_at
             # a step often ends a sample after its compilation
-            known = known if known is not None and at - known >= compiled_at else None
-        if stretch and (known is None or at - stretch[-1][0] > _GAP_ROWS * seen.seconds):
+            number = number if number is not None and at - number >= compiled_at else None
+        if stretch and (number is None or at - stretch[-1][0] > _GAP_ROWS * seen.seconds):
             yield stretch
             stretch = []
-        if known is not None:
-            stretch.append((at, known))
+        if number is not None:
+            stretch.append((at, number))
     if stretch:
         yield stretch

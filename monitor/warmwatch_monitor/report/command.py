@@ -5,14 +5,27 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import quote as url_quoted
 
 import click
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
+from warmwatch_monitor.bounded import read_text
 from warmwatch_monitor.client.completion import run_names
+from warmwatch_monitor.client.summaries import as_written, last_like, run_summary
 from warmwatch_monitor.errors import UsageError, WarmwatchError
-from warmwatch_monitor.output import options
+from warmwatch_monitor.history.writer import HistoryWriter
+from warmwatch_monitor.output import options, safe_writing
 from warmwatch_monitor.output.console import as_json, draw, has_colour, note, plain, say, width
+from warmwatch_monitor.output.lines import lines
+from warmwatch_monitor.report.assembly import report as report_of
+from warmwatch_monitor.report.timeline import timeline
+from warmwatch_monitor.report.wording import page, short
+from warmwatch_monitor.settings import load_history_settings, price_per_gpu_hour
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model.run_summary import RunSummary
@@ -61,22 +74,17 @@ def report(
         raise UsageError("give only one of --html, --json and --markdown")
     if tlparse is not None and html is None:
         raise UsageError("--tlparse needs --html FILE: only that has links")
-    from warmwatch_monitor.history.writer import HistoryWriter
-    from warmwatch_monitor.report.summaries import as_written, last_like, run_summary
-    from warmwatch_monitor.report.wording import page
-    from warmwatch_monitor.settings import load_history_settings
-
     seen = HistoryWriter(load_history_settings(os.environ))
-    found = run_summary(run, dir=dir, take=None if dir else seen.take)
-    with as_written((found,)):
-        made = reported(found, None if dir is not None else last_like(found))
+    summary = run_summary(run, dir=dir, take=None if dir else seen.take)
+    with as_written((summary,)):
+        made = reported(summary, None if dir is not None else last_like(summary))
         if is_json:
             say(as_json(made))
         elif html is not None:
             from warmwatch_monitor.report.html import html as html_of
 
             urls = {} if tlparse is None else traced(tlparse, html)
-            _write(html, html_of(page(made), made, found, urls))
+            _write(html, html_of(page(made), made, summary, urls))
         elif markdown:
             show(page(made), markdown=True)
         elif verbose:
@@ -92,9 +100,6 @@ def report(
 
 def reported(summary: RunSummary, before: RunSummary | None = None) -> Report:
     """Its report with the configured price, compared with ``before``, as printable text."""
-    from warmwatch_monitor.report.assembly import report as report_of
-    from warmwatch_monitor.settings import price_per_gpu_hour
-
     price = price_per_gpu_hour(os.environ)
     return cleaned(report_of(summary, price, before, now=time.time()))
 
@@ -106,50 +111,42 @@ def show(document: Document, *, markdown: bool) -> None:
 
         say(text_of(document), end="")
         return
-    from warmwatch_monitor.output.lines import lines
-
     draw(lines(document, width=width(), colour=has_colour()))
 
 
 def cleaned(value: T) -> T:
     """``value``, of Structs, with every text on one line and printable."""
-    from msgspec import Struct
-    from msgspec.structs import replace
-
-    found: Any = value
+    item: Any = value
     if isinstance(value, Struct):
-        known = ((name, getattr(value, name)) for name in value.__struct_fields__)
-        found = replace(value, **{name: cleaned(inner) for name, inner in known})
+        generator = ((name, getattr(value, name)) for name in value.__struct_fields__)
+        item = replace(value, **{name: cleaned(inner) for name, inner in generator})
     elif isinstance(value, tuple):
-        found = tuple(map(cleaned, value))
+        item = tuple(map(cleaned, value))
     elif isinstance(value, Mapping):
-        found = {cleaned(key): cleaned(inner) for key, inner in value.items()}
+        item = {cleaned(key): cleaned(inner) for key, inner in value.items()}
     else:
-        found = plain(value)
-    return cast("T", found)
+        item = plain(value)
+    return cast("T", item)
 
 
 def picture(page: Document, made: Report) -> str:
     """``page`` formatted for this output."""
-    from warmwatch_monitor.output.lines import lines
-    from warmwatch_monitor.report.timeline import timeline
-
     columns = width()
     charts = {"timeline": timeline(made, columns)}
     return lines(page, width=columns, colour=has_colour(), charts=charts)
 
 
-def in_short(found: Sequence[RunSummary]) -> str:
-    """Short reports of ``found`` and the command that shows all: printed at the end of a launch."""
-    from shlex import quote
-
-    from warmwatch_monitor.report.wording import short
-
-    made = [reported(one) for one in found]
-    names = {one.run for one in found}
-    named = quote(names.pop()) if len(names) == 1 else "RUN"
-    pictures = [picture(short(one), one) for one in made]
-    return "\n\n".join([*pictures, f"All of it: warmwatch report {named} -v"])
+def in_short(runs: Sequence[RunSummary], *, kept: bool = True) -> str:
+    """Short reports of ``runs`` and, if they are ``kept``, the command that shows all: printed at
+    the end of a launch.
+    """
+    made = [reported(run) for run in runs]
+    names = sorted({run.run for run in runs})
+    pictures = [picture(short(report), report) for report in made]
+    if kept:
+        commands = "; ".join(f"warmwatch report {quote(name)} -v" for name in names)
+        pictures.append(f"All of it: {commands}")
+    return "\n\n".join(pictures)
 
 
 _LONGEST_INDEX = 64 << 20  # bytes; an entry takes some hundred
@@ -160,12 +157,6 @@ def traced(directory: str, file: str) -> dict[str, str]:
 
     A compilation that Dynamo restarted has an id for each attempt: the URL is of the last one.
     """
-    from urllib.parse import quote
-
-    import msgspec
-
-    from warmwatch_monitor.bounded import read_text
-
     index = os.path.join(directory, "compile_directory.json")  # noqa: PTH118
     try:
         names = msgspec.json.decode(read_text(index, _LONGEST_INDEX), type=dict[str, msgspec.Raw])
@@ -174,9 +165,10 @@ def traced(directory: str, file: str) -> dict[str, str]:
         raise WarmwatchError(
             f"{index} cannot be read ({why}); write it with: tlparse TRACE -o {directory}"
         ) from None
-    here = quote(os.path.relpath(directory, os.path.dirname(file) or "."))  # noqa: PTH120
+    here = url_quoted(os.path.relpath(directory, os.path.dirname(file) or "."))  # noqa: PTH120
     return {
-        name.strip("[]").partition("_")[0]: f"{here}/index.html#{quote(name)}" for name in names
+        name.strip("[]").partition("_")[0]: f"{here}/index.html#{url_quoted(name)}"
+        for name in names
     }
 
 
@@ -184,8 +176,6 @@ def _write(path: str, text: str) -> None:
     if path == "-":
         say(text, end="")
         return
-    from warmwatch_monitor.output import safe_writing
-
     try:
         safe_writing.replace(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:

@@ -12,10 +12,10 @@ from warmwatch.shared.advice import advice_for, cause
 from warmwatch.shared.phrases import resumed
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.verdict import REPEATED_STEPS
+from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model import OF_GRAPHS, families
 from warmwatch_monitor.model.run_summary import Compiled
 from warmwatch_monitor.output.amounts import own_words
-from warmwatch_monitor.published import copied
 from warmwatch_monitor.report.parts import Function, Place, Priced, Recompiled
 
 _REASON = 160
@@ -28,9 +28,9 @@ def first_step_began(steps: Mapping[str, Any]) -> float | None:
     return None if at is None or length is None else float(at - length)
 
 
-def is_after(one: Priced, moment: float | None) -> bool:
+def is_after(compilation: Priced, moment: float | None) -> bool:
     """Whether it ended after ``moment``, the end of an activity; its journal line comes later."""
-    return moment is not None and one.began > moment
+    return moment is not None and compilation.began > moment
 
 
 def priced(compiled: Iterable[Compiled]) -> tuple[Priced, ...]:
@@ -42,17 +42,17 @@ def priced(compiled: Iterable[Compiled]) -> tuple[Priced, ...]:
     )
 
 
-def _begun(one: Compiled) -> Priced:
+def _begun(compilation: Compiled) -> Priced:
     return copied(
-        one,
+        compilation,
         Priced,
-        began=one.ended - (one.seconds or 0.0),
-        kinds=(one.kind,),
-        plain=plain(one.reason, one.category, one.of_class),
-        compilations=int(one.kind in OF_GRAPHS and not one.at_limit),
-        cache_hits=int(one.cache == "hit"),
-        cache_misses=int(one.cache == "miss"),
-        phase_seconds=dict(one.phase_seconds),
+        began=compilation.ended - (compilation.seconds or 0.0),
+        kinds=(compilation.kind,),
+        plain=plain(compilation.reason, compilation.category, compilation.of_class),
+        compilations=int(compilation.kind in OF_GRAPHS and not compilation.at_limit),
+        cache_hits=int(compilation.cache == "hit"),
+        cache_misses=int(compilation.cache == "miss"),
+        phase_seconds=dict(compilation.phase_seconds),
     )
 
 
@@ -82,44 +82,44 @@ def _joined(whole: Priced, more: Compiled) -> Priced:
     )
 
 
-def _sum(one: Any, other: Any) -> Any:
+def _sum(value: Any, other: Any) -> Any:
     """The sum of two values that may be unknown."""
-    return other if one is None else one if other is None else one + other
+    return other if value is None else value if other is None else value + other
 
 
 def added(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Seconds by phase, longest first."""
-    found: dict[str, float] = {}
+    amounts: dict[str, float] = {}
     for part in parts:
         for name, seconds in part.items():
-            found[name] = found.get(name, 0.0) + seconds
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+            amounts[name] = amounts.get(name, 0.0) + seconds
+    return dict(sorted(amounts.items(), key=lambda item: -item[1]))
 
 
-def functions(of: Iterable[Priced]) -> tuple[Function, ...]:
+def functions(compilations: Iterable[Priced]) -> tuple[Function, ...]:
     """The cost of each function, most expensive first."""
-    found: dict[_Function, list[Priced]] = {}
-    for one in of:
-        found.setdefault(_whose(one), []).append(one)
+    groups: dict[_Function, list[Priced]] = {}
+    for compilation in compilations:
+        groups.setdefault(_whose(compilation), []).append(compilation)
     made = (
         Function(
             name=name,
             file=file,
             line=line,
-            seconds=sum(one.seconds or 0.0 for one in times),
-            compilations=sum(one.compilations for one in times),
-            cache_hits=sum(one.cache_hits for one in times),
-            cache_misses=sum(one.cache_misses for one in times),
-            phase_seconds=added(one.phase_seconds for one in times),
+            seconds=sum(priced.seconds or 0.0 for priced in times),
+            compilations=sum(priced.compilations for priced in times),
+            cache_hits=sum(priced.cache_hits for priced in times),
+            cache_misses=sum(priced.cache_misses for priced in times),
+            phase_seconds=added(priced.phase_seconds for priced in times),
             times=tuple(times),
         )
-        for (name, file, line), times in found.items()
+        for (name, file, line), times in groups.items()
     )
-    return tuple(sorted(made, key=lambda one: -one.seconds))
+    return tuple(sorted(made, key=lambda function: -function.seconds))
 
 
 def recompiled(
-    of: Iterable[Priced],
+    compilations: Iterable[Priced],
     varying: Sequence[Mapping[str, Any]],
     warm_at: float | None,
     first_began: float | None = None,
@@ -129,18 +129,22 @@ def recompiled(
     ``varying``: dimensions that changed, as in ``/status``. ``warm_at``: when the first
     warm-up was over. ``first_began``: when step 1 began.
     """
-    every = tuple(of)
-    trained = frozenset(one.id for one in every if one.id and "backward" in one.kinds)
-    found: dict[tuple[_Function, str, bool, str], list[Priced]] = {}
-    for one in every:
-        if one.category:
-            without = "backward" not in one.kinds and _is_without_grad(one.reason or "", trained)
-            before = first_began is not None and one.ended <= first_began
-            between_steps = one.evaluating or without or before
-            why = cause(one.category, one.kinds[0], one.reason)
-            found.setdefault((_whose(one), one.category, between_steps, why), []).append(one)
-    made = (_group(*key[:3], times, varying, warm_at) for key, times in found.items())
-    return tuple(sorted(made, key=lambda one: -one.seconds))
+    every = tuple(compilations)
+    trained = frozenset(priced.id for priced in every if priced.id and "backward" in priced.kinds)
+    groups: dict[tuple[_Function, str, bool, str], list[Priced]] = {}
+    for compilation in every:
+        if compilation.category:
+            without = "backward" not in compilation.kinds and _is_without_grad(
+                compilation.reason or "", trained
+            )
+            before = first_began is not None and compilation.ended <= first_began
+            between_steps = compilation.evaluating or without or before
+            why = cause(compilation.category, compilation.kinds[0], compilation.reason)
+            groups.setdefault(
+                (_whose(compilation), compilation.category, between_steps, why), []
+            ).append(compilation)
+    made = (_group(*key[:3], times, varying, warm_at) for key, times in groups.items())
+    return tuple(sorted(made, key=lambda recompiled: -recompiled.seconds))
 
 
 def _is_without_grad(reason: str, trained: frozenset[str]) -> bool:
@@ -153,13 +157,13 @@ def _is_without_grad(reason: str, trained: frozenset[str]) -> bool:
     return any(id in trained and "grad_mode" in why for id, _, why in entries)
 
 
-def reason_of(one: Priced) -> str:
+def reason_of(compilation: Priced) -> str:
     """In plain words if available, else in PyTorch's; empty without one."""
-    return one.plain or own_words(one.reason or "", _REASON)
+    return compilation.plain or own_words(compilation.reason or "", _REASON)
 
 
-def _whose(one: Priced) -> _Function:
-    return one.name, one.file, one.line
+def _whose(compilation: Priced) -> _Function:
+    return compilation.name, compilation.file, compilation.line
 
 
 def _group(
@@ -171,26 +175,30 @@ def _group(
     warm_at: float | None,
 ) -> Recompiled:
     name, file, line = function
-    late = sum(is_after(one, warm_at) for one in times if not one.at_limit)
-    in_a_row = max(one.in_a_row for one in times)
+    late = sum(is_after(compilation, warm_at) for compilation in times if not compilation.at_limit)
+    in_a_row = max(compilation.in_a_row for compilation in times)
     often = [
-        one["words"]
-        for one in varying
-        if (one.get("name"), one.get("file"), one.get("line")) == (name, file, line)
-        and one.get("words")
+        values["words"]
+        for values in varying
+        if (values.get("name"), values.get("file"), values.get("line")) == (name, file, line)
+        and values.get("words")
         and category in ("shape", "python_value", "module_state")
     ]
     reasons = map(reason_of, times)
     last = times[-1]
     return Recompiled(
         category=category,
-        count=sum(not one.at_limit for one in times),
-        seconds=sum(one.seconds or 0.0 for one in times),
+        count=sum(not compilation.at_limit for compilation in times),
+        seconds=sum(compilation.seconds or 0.0 for compilation in times),
         name=name,
         file=file,
         line=line,
-        callers=tuple(dict.fromkeys(one.caller for one in times if one.caller is not None)),
-        steps=tuple(one.step for one in times if one.step is not None),
+        callers=tuple(
+            dict.fromkeys(
+                compilation.caller for compilation in times if compilation.caller is not None
+            )
+        ),
+        steps=tuple(compilation.step for compilation in times if compilation.step is not None),
         between_steps=between_steps,
         reasons=tuple(dict.fromkeys(reason for reason in reasons if reason)),
         advice=advice_for(last, after_warm=late > 0 or in_a_row >= REPEATED_STEPS),
@@ -198,15 +206,17 @@ def _group(
         after_warm=late,
         in_a_row=in_a_row,
         last_batch=last.last_batch is not None,
-        at_limit=sum(one.at_limit for one in times),
+        at_limit=sum(compilation.at_limit for compilation in times),
     )
 
 
-def places(of: Iterable[Priced]) -> tuple[Place, ...]:
+def places(compilations: Iterable[Priced]) -> tuple[Place, ...]:
     """Places of graph breaks: Dynamo names a resume function after the line where it resumes."""
-    found: dict[tuple[str, str | None, int], Place] = {}
-    for one in of:
-        if rest := resumed(one.name):
+    places: dict[tuple[str, str | None, int], Place] = {}
+    for compilation in compilations:
+        if rest := resumed(compilation.name):
             name, line = rest
-            found[name, one.file, line] = Place(name=name, file=one.file, line=line)
-    return tuple(found.values())
+            places[name, compilation.file, line] = Place(
+                name=name, file=compilation.file, line=line
+            )
+    return tuple(places.values())

@@ -33,11 +33,11 @@ def costs(
     warming = [_warmup(rank, spent) for rank, spent in zip(ranks, within, strict=True)]
     first = ranks[slowest]["warmup"].get("first")
     spending = _Spending(ranks, sum(compiling), price)
-    found = [spending.cost(WARMUP, warming, within, slowest, first["steps"] if first else None)]
+    costs = [spending.cost(WARMUP, warming, within, slowest, first["steps"] if first else None)]
     if any(again):
-        found.append(spending.cost(LATER, again, again, slowest))
-        found.append(spending.cost(ALL, compiling, compiling, slowest))
-    return tuple(found)
+        costs.append(spending.cost(LATER, again, again, slowest))
+        costs.append(spending.cost(ALL, compiling, compiling, slowest))
+    return tuple(costs)
 
 
 class _Spending(Struct, frozen=True):
@@ -87,12 +87,12 @@ def _warmup(rank: Rank, compiling: float) -> float:
 
 def _measured(ranks: Sequence[Rank]) -> tuple[float | None, float]:
     """Joules, and the compile time that they cover, which is less if the monitor started late."""
-    known = [
+    values = [
         rank["energy"]
         for rank in ranks
         if rank["energy"] and rank["energy"]["compile_joules"] is not None
     ]
-    if not known:
+    if not values:
         return None, 0.0
-    joules = sum(float(one["compile_joules"]) for one in known)
-    return joules, sum(float(one["covered_seconds"] or 0.0) for one in known)
+    joules = sum(float(value["compile_joules"]) for value in values)
+    return joules, sum(float(value["covered_seconds"] or 0.0) for value in values)

@@ -39,7 +39,11 @@ def after_warm_seconds(rank: Mapping[str, Any], compiled: Iterable[Priced]) -> f
     first, whole = rank["warmup"].get("first"), float(rank["compile"]["seconds"])
     if not first:
         return 0.0
-    later = sum(one.seconds or 0.0 for one in compiled if is_after(one, first["ended_at"]))
+    later = sum(
+        compilation.seconds or 0.0
+        for compilation in compiled
+        if is_after(compilation, first["ended_at"])
+    )
     exceeding = whole - float(first["seconds"])
     around = max(_AROUND_SECONDS, _AROUND_SHARE * later) if later else 0.0
     return min(later if exceeding <= later + around else exceeding, whole)
@@ -85,7 +89,7 @@ def goodput(rank: Mapping[str, Any], compiled: Sequence[Priced], seen: float) ->
     if clean is None and rank["steps"]:
         untold = (CLEAN, *untold)
     # compile time within evaluations, which their durations include
-    within = sum(one.seconds or 0.0 for one in compiled if one.evaluating)
+    within = sum(compilation.seconds or 0.0 for compilation in compiled if compilation.evaluating)
     shares = _shares(whole, clean or 0.0, compiled, rank, seen, within)
     return Goodput(
         seconds=whole,
@@ -151,14 +155,15 @@ def _before(rank: Mapping[str, Any], compiled: Sequence[Priced]) -> float | None
         return None
     if first:
         return float(first["ended_at"] - first["seconds"] - attached)
-    begins = [one.began for one in compiled]  # of a warm-up that has not ended, or failed
+    begins = [
+        compilation.began for compilation in compiled
+    ]  # of a warm-up that has not ended, or failed
     if rank["state"] == State.COMPILING.value and rank.get("since") is not None:
         begins.append(rank["since"])
     if steps.get("first_at") is not None:
         begins.append(steps["first_at"] - (steps["first"] or 0))
-    spent = rank["compile"]["seconds"]
-    if not begins and spent and State(rank["state"]) in ENDED and rank.get("since") is not None:
-        begins.append(rank["since"] - spent)  # its end cut off its first activity
+    if since := (rank.get("end") or {}).get("compiling_since"):
+        begins.append(since)
     return float(min(begins) - attached) if begins else None
 
 
@@ -180,13 +185,13 @@ def _unexplained(long_steps: Iterable[Mapping[str, Any]]) -> float:
     spent: float = sum(
         max(
             0.0,
-            float(one["seconds"])
-            - one["usual_seconds"]
-            - (one["checkpoint_seconds"] or 0.0)
-            - (one["evaluation_seconds"] or 0.0)
-            - (one["data_seconds"] or 0.0),
+            float(step["seconds"])
+            - step["usual_seconds"]
+            - (step["checkpoint_seconds"] or 0.0)
+            - (step["evaluation_seconds"] or 0.0)
+            - (step["data_seconds"] or 0.0),
         )
-        for one in long_steps
-        if not one["evaluation"]
+        for step in long_steps
+        if not step["evaluation"]
     )
     return spent

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from warmwatch_monitor.figures.compile import CompileTotals
 from warmwatch_monitor.model.run_summary import Provenance
 
 SCHEMA_VERSION = 1
@@ -318,7 +319,7 @@ class Changed(Struct, frozen=True, kw_only=True):
     """The functions of both warm-ups, those with the largest additional cost first."""
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class Report(CompileTotals, frozen=True, kw_only=True):
     """A run that has ended, or so far. Figures of a single rank are of `rank`."""
 
     schema_version: int = SCHEMA_VERSION
@@ -362,19 +363,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """Length of step 1."""
     compile_seconds: float = 0.0
     """Compile time."""
-    compilations: int | None = None
-    """Number of graphs compiled: a forward and its backward are two."""
-    graphs: int | None = None
-    """Number of graphs that Dynamo captured."""
-    graphs_before: int | None = None
-    """Graphs captured before the agent attached; their cost is unknown."""
     precompiled: tuple[str, ...] = ()
     """What ran that was compiled ahead of time, such as `aoti`."""
-    recompiles: int | None = None
-    """Number of recompiles."""
-    recompiles_after_warm: int | None = None
-    """Recompiles after the first warm-up, and functions that `torch._dynamo.reset()` made compile
-    again then."""
     warmup_seconds: float | None = None
     """Length of the first warm-up; null if it was never warm."""
     warmup_steps: int | None = None
@@ -412,14 +402,6 @@ class Report(Struct, frozen=True, kw_only=True):
     """Graph breaks by reason."""
     places: tuple[Place, ...] = ()
     """Where Dynamo resumed after graph breaks."""
-    graph_breaks: int | None = None
-    """Number of graph breaks."""
-    fallbacks: int | None = None
-    """Number of functions of which some calls run eagerly."""
-    failures: int | None = None
-    """Number of failed compilations."""
-    cudagraph_skips: int | None = None
-    """How often PyTorch skipped requested CUDA graphs."""
     do: tuple[Remedy, ...] = ()
     """What to do first, the largest saving first."""
     ranks: tuple[RankLine, ...] = ()

@@ -5,22 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from warmwatch.shared.phrases import counted, place
+from warmwatch.shared.advice import SURE
+from warmwatch.shared.phrases import counted, place, took
 from warmwatch.shared.states import NEEDS_ATTENTION, State
+from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.model.run_summary import Provenance
-from warmwatch_monitor.output.amounts import of_break, took
+from warmwatch_monitor.output.amounts import few, of_break
 from warmwatch_monitor.report.goodput import CLEAN, DATA
 from warmwatch_monitor.report.parts import Break, Goodput, Priced, Recompiled, Remedy
 from warmwatch_monitor.status.words.repeating import failure, remedy_of_failure
+from warmwatch_monitor.status.words.requested import remedy_of_calls
 
 _WORTH_SECONDS, _WORTH_SHARE = 1.0, 0.01  # of the run: the lesser of the two
 _DATA_SHARE = 0.1
+_NAMED = 3  # functions with one remedy
 _TUNED = ("max-autotune", "max-autotune-no-cudagraphs")
 # the advice only moves this compilation to an earlier time: it saves nothing
 _MOVES = frozenset({"grad_mode"})
+# raised with fullgraph=True: the condition `fallback` has the remedy
+_AT_LIMIT = "FailOnRecompileLimitHit"
+_UNDER_A_STANCE = {
+    "eager_calls": 'ran eagerly: torch.compiler.set_stance("force_eager")',
+    "on_recompile_calls": (
+        'would not compile, so new inputs ran eagerly: set_stance("eager_on_recompile")'
+    ),
+}
+_CALLS = remedy_of_calls("training_step")
+_STANCE = "If that was not meant, set the stance only once all inputs are compiled, or not at all."
 # the compiler phases that a cache saves; tracing always runs again
-_CACHED = ("inductor", "kernel_compile", "autotune")
 
 
 def remedies(
@@ -49,11 +62,14 @@ def remedies(
             *(() if first_run else caches),
             *_data(time, rank),
             *_tuning(compiled, what),
+            *_outside(compiled),
         ],
-        key=lambda one: -(one.saves or 0.0),
+        key=lambda remedy: -(remedy.saves or 0.0),
     )
+    first = tuple(_without_compiling(rank, failing=bool(failing)))
+    failed = [remedy for remedy in failed if remedy.what not in {each.what for each in first}]
     return (
-        *_without_compiling(rank, failing=bool(failing)),
+        *first,
         *(failed if ended_it else ()),
         *by_saving,
         *_of_unknown_saving(rank, what),
@@ -65,39 +81,50 @@ def remedies(
 
 def _without_compiling(rank: Mapping[str, Any], *, failing: bool) -> Iterator[Remedy]:
     """What leaves the whole run without compiled code; ``failing``: a remedy says why."""
-    known = _conditions(rank)
+    conditions = _conditions(rank)
     for name in sorted(NEEDS_ATTENTION - {"long_compile"}):
-        if name in known and not (failing and name == "nothing_captured"):
-            yield Remedy(about=known[name]["words"], what=known[name].get("advice") or "")
-    if rank["compile"].get("disabled"):
+        if name in conditions and not (failing and name == "nothing_captured"):
+            yield Remedy(about=conditions[name]["words"], what=conditions[name].get("advice") or "")
+    if (by := rank["compile"].get("disabled")) and not by.endswith("_on_recompile"):
         yield Remedy(
             about="compilation was turned off", what="Turn it on again, if that was not meant."
         )
+    elif _nothing_compiled(rank) and "never_compiled" not in conditions:
+        yield Remedy(about="nothing of what torch.compile returned has compiled", what=_CALLS)
+
+
+def _nothing_compiled(rank: Mapping[str, Any]) -> bool:
+    compile = rank["compile"]
+    did = compile.get("seconds") or compile.get("precompiled") or compile.get("eager_calls")
+    return bool(
+        rank["steps"] and compile.get("wrappers") and not did and not rank.get("compiling_workers")
+    )
 
 
 def _failures(
     rank: Mapping[str, Any], compiled: Sequence[Priced]
 ) -> tuple[list[Remedy], list[Remedy]]:
     """Remedies for compilations that failed in step after step, and for the other ones."""
+    failed = [priced for priced in compiled if priced.failure]
     by_function = dict[str, list[Priced]]()
-    for one in compiled:
-        if one.failure:
-            named = place(one.name, one.file, one.line)
-            by_function.setdefault(named, []).append(one)
+    for compilation in failed:
+        if failure(compilation.failure, None) != _AT_LIMIT:
+            named = place(compilation.name, compilation.file, compilation.line)
+            by_function.setdefault(named, []).append(compilation)
     failing, others = list[Remedy](), list[Remedy]()
     for named, those in by_function.items():
-        last, row = those[-1], max(one.in_a_row for one in those)
+        last, row = those[-1], max(priced.in_a_row for priced in those)
         why = f": {failure(last.failure, last.failure_reason)}"
-        remedy = remedy_of_failure(last.name, last.failure_hint)
-        of = f" of {named}" if named else ""
+        remedy = remedy_of_failure(last.name, last.failure_hint, last.failure)
+        suffix = f" of {named}" if named else ""
         if row >= REPEATED_STEPS:
-            seconds = sum(one.seconds or 0.0 for one in those)
-            about = f"compilation{of} failed in {row} steps in a row{why}"
+            seconds = sum(priced.seconds or 0.0 for priced in those)
+            about = f"compilation{suffix} failed in {row} steps in a row{why}"
             failing.append(Remedy(about=about, what=remedy, saves=seconds or None))
         else:
-            about = f"{counted(len(those), 'compilation')}{of} failed{why}"
+            about = f"{counted(len(those), 'compilation')}{suffix} failed{why}"
             others.append(Remedy(about=about, what=remedy))
-    if not by_function and (failures := rank["compile"].get("failures")):
+    if not failed and (failures := rank["compile"].get("failures")):
         about = f"{counted(failures, 'compilation')} failed"
         others.append(Remedy(about=about, what="See the training's stderr."))
     return failing, others
@@ -105,47 +132,44 @@ def _failures(
 
 def _recompiles(recompiled: Sequence[Recompiled], time: Goodput | None) -> Iterator[Remedy]:
     """Remedies that save a notable time; the list of recompiles has the others."""
-    alike = dict[tuple[str, str, str], list[Recompiled]]()
-    for one in recompiled:
-        if one.category not in _MOVES and (advice := _advice(one)):
-            named = place(one.name, one.file, one.line)
-            alike.setdefault((advice, one.category, named), []).append(one)
+    alike = dict[str, list[Recompiled]]()
+    for item in recompiled:
+        if item.category not in _MOVES and (advice := _advice(item)):
+            alike.setdefault(advice, []).append(item)
     whole = time.seconds if time else 0.0
-    for (advice, category, named), those in alike.items():
-        seconds = sum(one.seconds for one in those)
+    for advice, those in alike.items():
+        seconds = sum(value.seconds for value in those)
         if seconds < min(_WORTH_SECONDS, _WORTH_SHARE * whole):
             continue
-        about = f"{counted(sum(one.count for one in those), 'recompile')} ({category})"
-        about += f" of {named}" if named else ""
-        yield Remedy(about=about, what=f"{advice.removesuffix('.')}.", saves=seconds or None)
+        about = counted(sum(value.count for value in those), "recompile")
+        about += f" ({', '.join(sorted({value.category for value in those}))})"
+        names = dict.fromkeys(place(value.name, value.file, value.line) for value in those)
+        about += f" of {few(texts, _NAMED)}" if (texts := list(filter(None, names))) else ""
+        # each trial of a sweep compiles its model, whatever it does
+        saves = sum(value.seconds for value in those if not _compiles_anyway(value))
+        yield Remedy(about=about, what=advice, saves=saves or None)
 
 
-def _advice(one: Recompiled) -> str | None:
-    """What to do about it. What compiles in the first warm-up has to, but for the last batch of an
-    epoch.
-    """
-    late = one.after_warm or one.in_a_row >= REPEATED_STEPS or one.last_batch
-    return one.often or (one.advice if late else None)
+def _compiles_anyway(recompiled: Recompiled) -> bool:
+    return recompiled.category == NEW_INSTANCE and recompiled.in_a_row < REPEATED_STEPS
 
 
-def remedy_of(one: Recompiled, do: Sequence[Remedy]) -> int:
+def _advice(recompiled: Recompiled) -> str | None:
+    """What to do about it. Most of what compiles in the first warm-up has to."""
+    late = recompiled.after_warm or recompiled.in_a_row >= REPEATED_STEPS
+    helps = late or recompiled.last_batch or recompiled.advice in SURE
+    return f"{recompiled.often}." if recompiled.often else recompiled.advice if helps else None
+
+
+def remedy_of(recompiled: Recompiled, do: Sequence[Remedy]) -> int:
     """The number of its remedy in ``do``, from 1; 0 if it has none."""
-    advice, named = _advice(one), place(one.name, one.file, one.line)
-    about = f" ({one.category}){f' of {named}' if named else ''}"
-    for number, remedy in enumerate(do, 1):
-        if advice and remedy.what.startswith(advice) and remedy.about.endswith(about):
-            return number
-    return 0
+    advice = _advice(recompiled)
+    return next((number for number, remedy in enumerate(do, 1) if remedy.what == advice), 0)
 
 
 def _caches(compiled: Sequence[Priced], what: Provenance, *, first_run: bool) -> Iterator[Remedy]:
     cold = [name for name, state in what.caches.items() if state == "cold"]
-    missed = sum(
-        one.phase_seconds.get(phase, 0.0)
-        for one in compiled
-        if one.cache == "miss"
-        for phase in _CACHED
-    )
+    missed = sum(priced.seconds or 0.0 for priced in compiled if priced.cache == "miss")
     if not cold or missed < _WORTH_SECONDS:
         return
     about = f"cold compile caches ({', '.join(sorted(cold))})"
@@ -169,7 +193,7 @@ def _data(time: Goodput | None, rank: Mapping[str, Any]) -> Iterator[Remedy]:
     More workers do not help where each one compiles for itself.
     """
     workers = rank.get("compiling_workers") or {}
-    spent = {one.name: one.seconds for one in time.shares} if time else {}
+    spent = {share.name: share.seconds for share in time.shares} if time else {}
     waited = spent.get(DATA, 0.0)
     if waited >= max(_WORTH_SECONDS, _DATA_SHARE * (waited + spent.get(CLEAN, 0.0))):
         if (many := workers.get("processes")) and workers.get("seconds", 0.0) >= _WORTH_SECONDS:
@@ -189,8 +213,8 @@ def _data(time: Goodput | None, rank: Mapping[str, Any]) -> Iterator[Remedy]:
 
 
 def _tuning(compiled: Sequence[Priced], what: Provenance) -> Iterator[Remedy]:
-    tuned = sum(one.phase_seconds.get("autotune", 0.0) for one in compiled)
-    if tuned >= _WORTH_SECONDS and any(one.mode in _TUNED for one in what.wrappings):
+    tuned = sum(compilation.phase_seconds.get("autotune", 0.0) for compilation in compiled)
+    if tuned >= _WORTH_SECONDS and any(wrapping.mode in _TUNED for wrapping in what.wrappings):
         yield Remedy(
             about="kernels were tuned (max-autotune)",
             what="`warmwatch compare` with a run in the default mode says whether that pays.",
@@ -198,15 +222,33 @@ def _tuning(compiled: Sequence[Priced], what: Provenance) -> Iterator[Remedy]:
         )
 
 
+def _outside(compiled: Sequence[Priced]) -> Iterator[Remedy]:
+    """Builds of a library of its own, in a compiler that the training started."""
+    builds = [priced for priced in compiled if "outside" in priced.kinds]
+    seconds = sum(build.seconds or 0.0 for build in builds)
+    if seconds >= _WORTH_SECONDS:
+        names = few(
+            list(dict.fromkeys(f"`{build.name}`" for build in builds if build.name)), _NAMED
+        )
+        yield Remedy(
+            about=f"{names or 'compilers'} that the training started, for a build of its own",
+            what="Build it before the training, or keep the library's build directory.",
+            saves=seconds,
+        )
+
+
 def _of_unknown_saving(rank: Mapping[str, Any], what: Provenance) -> Iterator[Remedy]:
-    known = _conditions(rank)
-    if (held := known.get("fallback")) and held.get("advice"):
+    conditions = _conditions(rank)
+    if (held := conditions.get("fallback")) and held.get("advice"):
         yield Remedy(about=held["words"], what=held["advice"])
     for slow in rank["compile"].get("inefficiencies") or ():
         if slow["kind"] != "flex_attention":  # the condition
             yield Remedy(about=slow["words"], what=slow["advice"])
     compile = rank["compile"]
-    by_library = what.wrappings and all(one.library for one in what.wrappings)
+    for calls, text in _UNDER_A_STANCE.items():
+        if number := compile.get(calls):
+            yield Remedy(about=f"{counted(number, 'call')} {text}", what=_STANCE)
+    by_library = what.wrappings and all(wrapping.library for wrapping in what.wrappings)
     eager = compile.get("uncompiled_evaluations")
     if eager and compile.get("graphs") and not by_library:  # a trainer evaluates its own model
         yield Remedy(
@@ -216,11 +258,11 @@ def _of_unknown_saving(rank: Mapping[str, Any], what: Provenance) -> Iterator[Re
 
 
 def _breaks(breaks: Sequence[Break]) -> Iterator[Remedy]:
-    for one in breaks:
-        if one.advice:
-            times = counted(one.count, "graph break")
-            yield Remedy(about=f"{times}: {of_break(one.reason, one.whole)}", what=one.advice)
+    for item in breaks:
+        if item.advice:
+            times = counted(item.count, "graph break")
+            yield Remedy(about=f"{times}: {of_break(item.reason, item.whole)}", what=item.advice)
 
 
 def _conditions(rank: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {one["condition"]: one for one in rank["conditions"]}
+    return {condition["condition"]: condition for condition in rank["conditions"]}

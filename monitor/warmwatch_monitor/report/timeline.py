@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from warmwatch.shared.phrases import short_place
+from warmwatch.shared.phrases import short_place, took
 from warmwatch_monitor.model import PHASES
-from warmwatch_monitor.output.amounts import took
 from warmwatch_monitor.output.states import PHASE_STYLES
 from warmwatch_monitor.report.parts import Function, Priced, Report
 
@@ -30,27 +29,27 @@ _Span = tuple[str, float, float]  # a phase, its begin and its end on the compil
 def timeline(report: Report, width: int) -> list[Text]:
     """The bars, the most expensive function first, and the key: no colour is needed."""
     spans: dict[tuple[object, ...], list[_Span]] = {}
-    clock, compiled = 0.0, (one for each in report.functions for one in each.times)
-    for one in sorted(compiled, key=lambda one: one.began):
-        for phase, seconds in _phases(one):
-            spans.setdefault((one.name, one.file, one.line), []).append(
+    clock, compiled = 0.0, (priced for each in report.functions for priced in each.times)
+    for compilation in sorted(compiled, key=lambda item: item.began):
+        for phase, seconds in _phases(compilation):
+            spans.setdefault((compilation.name, compilation.file, compilation.line), []).append(
                 (phase, clock, clock + seconds)
             )
             clock += seconds
     if not clock:
         return []
-    names = Counter(_named(one) for one in report.functions)
+    names = Counter(_named(function) for function in report.functions)
     rows = [
         (
-            _named(one, placed=names[_named(one)] > 1),
-            spans.get((one.name, one.file, one.line), []),
+            _named(function, placed=names[_named(function)] > 1),
+            spans.get((function.name, function.file, function.line), []),
         )
-        for one in report.functions
+        for function in report.functions
     ]
-    rest = [span for _, found in rows[_MOST:] for span in found]
+    rest = [span for _, result in rows[_MOST:] for span in result]
     rows = [*rows[:_MOST], *([("others", rest)] if rest else [])]
     room = max(20, width - _LABEL - 3)
-    bars = [(name, list(_bar(found, clock, room))) for name, found in rows]
+    bars = [(name, list(_bar(result, clock, room))) for name, result in rows]
     lines = [Text.assemble(f"  {name:{_LABEL}} ", *bar) for name, bar in bars]
     drawn = {sign for _, bar in bars for sign, _ in bar}  # a short phase may have no character
     key = ", ".join(f"{sign} {name}" for name, (sign, _) in _SIGNS.items() if sign in drawn)
@@ -66,10 +65,14 @@ def _named(function: Function, *, placed: bool = False) -> str:
     return name if len(name) <= _LABEL else f"...{name[-(_LABEL - 3) :]}"
 
 
-def _phases(one: Priced) -> list[tuple[str, float]]:
-    known = [(name, one.phase_seconds[name]) for name in PHASES if one.phase_seconds.get(name)]
-    rest = (one.seconds or 0.0) - sum(seconds for _, seconds in known)
-    return [*known, (_OTHER, rest)] if not known and rest > 0 else known
+def _phases(compilation: Priced) -> list[tuple[str, float]]:
+    pairs = [
+        (name, compilation.phase_seconds[name])
+        for name in PHASES
+        if compilation.phase_seconds.get(name)
+    ]
+    rest = (compilation.seconds or 0.0) - sum(seconds for _, seconds in pairs)
+    return [*pairs, (_OTHER, rest)] if not pairs and rest > 0 else pairs
 
 
 def _bar(spans: Sequence[_Span], seconds: float, room: int) -> Iterator[tuple[str, str]]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import convert
 
-from warmwatch.shared.phrases import counted
+from warmwatch.shared.phrases import counted, took
 from warmwatch_monitor.model import HALF_A_BIN, LimitedBy
-from warmwatch_monitor.model.run_summary import Wrapping
+from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.output import amounts
-from warmwatch_monitor.output.amounts import gained, if_known, limited, moment, slower_period, took
+from warmwatch_monitor.output.amounts import gained, if_known, limited, moment, slower_period
 from warmwatch_monitor.output.document import Document, Item, Section, table
 from warmwatch_monitor.report.costs import ALL
 from warmwatch_monitor.report.goodput import CLEAN, DATA, EVALUATION
@@ -30,16 +30,16 @@ def to_do(report: Report) -> Section | None:
     """Remedies, most expensive first."""
     if not report.do:
         return None
-    several = sum(bool(one.saves) for one in report.do) > 1
+    several = sum(bool(remedy.saves) for remedy in report.do) > 1
     remarks = ("Each saving is a maximum for that remedy alone.",) if several else ()
     return Section(
-        "What to do first", items=tuple(_item(one) for one in report.do), remarks=remarks
+        "What to do first", items=tuple(_item(remedy) for remedy in report.do), remarks=remarks
     )
 
 
-def _item(one: Remedy) -> Item:
-    saves = f": the remedy would have saved up to {took(one.saves)}" if one.saves else ""
-    return Item(f"{one.about}{saves}", (one.what,))
+def _item(remedy: Remedy) -> Item:
+    saves = f": the remedy would have saved up to {took(remedy.saves)}" if remedy.saves else ""
+    return Item(f"{remedy.about}{saves}", (remedy.what,))
 
 
 _WHAT = {ALL: "all compiling"}
@@ -51,19 +51,19 @@ def cost(report: Report) -> Section | None:
     if not report.costs:
         return None
     names = ("what", "seconds>", "GPU-seconds>", "energy>", "money>")
-    rows = [tuple(_cost(one)) for one in report.costs]
+    rows = [tuple(_cost(cost)) for cost in report.costs]
     remarks = tuple(_remarks(report))
     return Section("What compiling cost", table=table(names, rows, sparse=True), remarks=remarks)
 
 
-def _cost(one: Cost) -> Iterator[str]:
-    steps = f", {counted(one.steps, 'step')}" if one.steps is not None else ""
-    yield f"{_WHAT.get(one.what, one.what)}{steps}"
-    yield took(one.seconds)
-    yield if_known(amounts.number, one.gpu_seconds)
-    about = "about " if one.estimated else ""
-    yield if_known(lambda joules: f"{about}{amounts.energy(joules)}", one.joules)
-    yield if_known(amounts.money, one.money)
+def _cost(cost: Cost) -> Iterator[str]:
+    steps = f", {counted(cost.steps, 'step')}" if cost.steps is not None else ""
+    yield f"{_WHAT.get(cost.what, cost.what)}{steps}"
+    yield took(cost.seconds)
+    yield if_known(amounts.number, cost.gpu_seconds)
+    about = "about " if cost.estimated else ""
+    yield if_known(lambda joules: f"{about}{amounts.energy(joules)}", cost.joules)
+    yield if_known(amounts.money, cost.money)
 
 
 def _remarks(report: Report) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _remarks(report: Report) -> Iterator[str]:
     if len(report.ranks) > 1:
         yield "Seconds are of the slowest rank; everything else is the sum of all ranks."
     if len(report.costs) > 1:
-        yield "Warm-up is wall time and includes its steps; all compiling is compile time alone."
+        yield "Warm-up: elapsed time, with its steps. All compiling: compile time only."
     if last.gpu_seconds is None:
         yield "No GPU was recorded, so there are no GPU-seconds, energy or money."
     elif last.joules is None:
@@ -82,7 +82,7 @@ def _remarks(report: Report) -> Iterator[str]:
     elif last.covered is not None and last.covered < _NEARLY:
         share = amounts.percent(last.covered)
         yield f"The energy is that of {share} of the compile time: the monitor came late."
-    if any(one.estimated for one in report.costs):
+    if any(cost.estimated for cost in report.costs):
         yield "Energy was measured for all compiling and split by compile time."
     if price is not None and last.money is not None:
         amount = amounts.money(price)
@@ -97,22 +97,22 @@ def ranks(report: Report) -> Section | None:
     """The ranks, slowest first, and their differences."""
     if len(report.ranks) < 2:
         return None
-    rows = [_row(one) for one in report.ranks[:_RANKS]]
+    rows = [_row(rank) for rank in report.ranks[:_RANKS]]
     more = len(report.ranks) - len(rows)
-    differing = [Item(words) for words in report.differences] or [Item("the ranks did the same")]
+    differing = [Item(text) for text in report.differences] or [Item("the ranks did the same")]
     remarks = (f"{more} more ranks, which compiled no longer than these.",) if more else ()
     return Section("Ranks, the slowest first", table(_NAMES, rows), tuple(differing), remarks)
 
 
-def _row(one: RankLine) -> tuple[str, ...]:
+def _row(line: RankLine) -> tuple[str, ...]:
     return (
-        str(one.rank),
-        one.state,
-        took(one.compile_seconds),
-        if_known(took, one.warmup_seconds),
-        if_known(str, one.recompiles),
-        str(one.steps),
-        if_known(took, one.step_seconds),
+        str(line.rank),
+        line.state,
+        took(line.compile_seconds),
+        if_known(took, line.warmup_seconds),
+        if_known(str, line.recompiles),
+        str(line.steps),
+        if_known(took, line.step_seconds),
     )
 
 
@@ -132,9 +132,9 @@ def where(report: Report) -> Section:
     """The shares of the time, and the most important durations."""
     shares = report.goodput.shares if report.goodput else ()
     rows = [
-        (one.name, took(one.seconds), amounts.percent(one.ratio))
-        for one in shares
-        if one.seconds >= _SEEN or one.name == CLEAN
+        (share.name, took(share.seconds), amounts.percent(share.ratio))
+        for share in shares
+        if share.seconds >= _SEEN or share.name == CLEAN
     ]
     shown = table(("what", "took>", "share>"), rows)
     remarks = tuple(_lengths(report))
@@ -155,8 +155,8 @@ def _lengths(report: Report) -> Iterator[str]:
     for period in report.slower:
         yield f"Slower than before {slower_period(period)}."
     if (limit := report.limited_by) is not None:
-        words = limited(convert(limit, LimitedBy))
-        yield f"Recent speed {words}."
+        text = limited(convert(limit, LimitedBy))
+        yield f"Recent speed {text}."
     if eager := _baseline(report.baseline):
         yield eager
     yield f"Compiling: {_compiling(report)}."
@@ -167,7 +167,7 @@ def _lengths(report: Report) -> Iterator[str]:
         length = took(report.warmup_seconds or 0.0)
         yield f"Warm-up: {length} by the clock; {paused} of it counts as evaluation or saving."
     if report.goodput is not None and (untold := report.goodput.untold) and not report.living:
-        names = "; ".join(_NOT_REPORTED[one] for one in untold)
+        names = "; ".join(_NOT_REPORTED[name] for name in untold)
         yield f"Not measured, so within clean steps or unaccounted: {names}."
 
 
@@ -181,10 +181,10 @@ def _whole_step(report: Report) -> str | None:
     return f"{rest}: {took(whole)} a step, {hourly} steps an hour."
 
 
-def _evaluations(known: Goodput) -> str:
+def _evaluations(goodput: Goodput) -> str:
     """Their whole time, which is that of the other views, and the part that is in another row."""
-    compiled = known.evaluation_compile_seconds
-    share = sum(one.seconds for one in known.shares if one.name == EVALUATION)
+    compiled = goodput.evaluation_compile_seconds
+    share = sum(item.seconds for item in goodput.shares if item.name == EVALUATION)
     return f"Evaluations: {took(share + compiled)}; {took(compiled)} of it counts as compiling."
 
 
@@ -193,11 +193,11 @@ def _baseline(baseline: Mapping[str, Any] | None) -> str:
     if baseline is None or baseline["seconds"] is None:
         return ""
     steps = counted(baseline["steps"], "step")
-    words = f"Baseline: the first {steps} ran eagerly on purpose, {took(baseline['seconds'])} each"
-    if (known := baseline["speed_up"]) is None:
-        return f"{words}."
+    text = f"Baseline: the first {steps} ran eagerly on purpose, {took(baseline['seconds'])} each"
+    if (value := baseline["speed_up"]) is None:
+        return f"{text}."
     paid = baseline["paid_back_at_step"]
-    return f"{words}; {gained(known, paid)}."
+    return f"{text}; {gained(value, paid)}."
 
 
 def _compiling(report: Report) -> str:
@@ -217,14 +217,14 @@ def _median(seconds: float, median: float | None) -> str | None:
 
 def steady(report: Report) -> str:
     """The speed over the whole run, with its spread."""
-    known = report.steady
-    if known.seconds is None:
+    steady = report.steady
+    if steady.seconds is None:
         return "not known: no step was clean"
-    length, median = took(known.seconds), _median(known.seconds, known.median)
-    spread = [] if known.p99 is None else [f"99 % within {took(known.p99)}"]
+    length, median = took(steady.seconds), _median(steady.seconds, steady.median)
+    spread = [] if steady.p99 is None else [f"99 % within {took(steady.p99)}"]
     if median and median != length:
         length, spread = f"{length} on average", [f"median {median}", *spread]
-    whole = f"whole run: {counted(known.count, 'clean step')}" if known.count else "whole run"
+    whole = f"whole run: {counted(steady.count, 'clean step')}" if steady.count else "whole run"
     spread.insert(0, whole)
     of_rank = " a rank" if len(report.ranks) > 1 else ""
     parts = [f"{length} ({', '.join(spread)})"]
@@ -281,7 +281,7 @@ def answer(report: Report) -> str:
     """The sentence, followed by findings that the sentence of an ended run lacks."""
     parts = [report.summary or f"{report.run}: {report.state}"]
     if not report.living:
-        parts += [words for words in report.conditions.values() if words not in report.summary]
+        parts += [text for text in report.conditions.values() if text not in report.summary]
         if not report.conditions and not report.compile_seconds and report.steps:
             before = counted(report.graphs_before or 0, "graph")
             parts.append(
@@ -289,7 +289,7 @@ def answer(report: Report) -> str:
                 if report.graphs_before
                 else f"it ran ahead-of-time compiled code ({', '.join(report.precompiled)})"
                 if report.precompiled
-                else "nothing was compiled: it ran eagerly"
+                else "its process compiled nothing: it ran eagerly"
             )
     return "; ".join(parts)
 
@@ -327,8 +327,8 @@ def _caches(report: Report) -> str:
     were = ", ".join(
         f"{name} {_WERE.get(state, state)}" for name, state in report.what.caches.items()
     )
-    hits = sum(one.cache_hits for one in report.functions)
-    lookups = hits + sum(one.cache_misses for one in report.functions)
+    hits = sum(function.cache_hits for function in report.functions)
+    lookups = hits + sum(function.cache_misses for function in report.functions)
     if not were or not lookups:
         return were
     if lookups == report.compilations:
@@ -356,14 +356,10 @@ def _versions(report: Report) -> str | None:
     return f"{what.torch}{f' ({more})' if more else ''}" if what.torch else None
 
 
-def _wrappings(all_of_them: Iterable[Wrapping]) -> str:
-    return "; ".join(dict.fromkeys(map(_wrapping, all_of_them)))
-
-
-def _wrapping(one: Wrapping) -> str:
-    parts = [one.mode]
-    parts += [one.backend] if one.backend != "inductor" else []
-    parts += ["fullgraph"] if one.fullgraph else []
-    parts += [] if one.dynamic is None else [f"dynamic={one.dynamic}"]
-    parts += [name.partition("=")[0] for name in one.options]
-    return ", ".join(parts) + (f" ({one.count} times)" if one.count > 1 else "")
+def _wrapping(call: Wrapping) -> str:
+    parts = [call.mode]
+    parts += [call.backend] if call.backend != "inductor" else []
+    parts += ["fullgraph"] if call.fullgraph else []
+    parts += [] if call.dynamic is None else [f"dynamic={call.dynamic}"]
+    parts += [name.partition("=")[0] for name in call.options]
+    return ", ".join(parts)

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from warmwatch.shared.phrases import called_from, counted, place
-from warmwatch_monitor.output.amounts import cached, few, mostly, of_break, took
+from warmwatch.shared.phrases import called_from, counted, place, took
+from warmwatch_monitor.output.amounts import cached, few, moment, mostly, of_break
 from warmwatch_monitor.output.document import Item, Section, table
 from warmwatch_monitor.report.parts import (
     Changed,
@@ -19,11 +19,11 @@ from warmwatch_monitor.report.parts import (
     Report,
 )
 from warmwatch_monitor.report.remedies import remedy_of
+from warmwatch_monitor.status.words.evidence import in_the_middle
 
 _FUNCTIONS, _REASONS, _BREAKS, _CALLERS = 12, 6, 10, 3
 _EXAMPLES = 2  # reasons shown besides a sentence that sums them up
 _BREAK_WORDS = 200
-_IN_THE_MIDDLE = "in the middle of compile activity"
 
 
 def failure(report: Report) -> Section | None:
@@ -37,20 +37,26 @@ def failure(report: Report) -> Section | None:
     raised = f" in {place(at['name'], at['file'], at['line'])}" if at else ""
     head = f"{exception}{raised} ended it {after}" if exception else f"It ended {after}"
     head += f", exit code {code}" if code is not None else ""
-    middle = [f"{line[0].upper()}{line[1:]}." for line in report.evidence if _IN_THE_MIDDLE in line]
+    phase = end.get("phase")
+    middle = (f"It {in_the_middle(phase)}.",) if phase else ()
     return Section("The failure", items=(Item(head, (*_failed(report), *middle)),))
 
 
 def _failed(report: Report) -> Iterator[str]:
     """``Compiling `forward` (model.py:31) failed before step 13: BackendCompilerFailed (0/1)``."""
-    times = [one for function in report.functions for one in function.times if one.failure]
+    times = [
+        compilation
+        for function in report.functions
+        for compilation in function.times
+        if compilation.failure
+    ]
     if not times:
         return
-    last = max(times, key=lambda one: one.ended)
+    last = max(times, key=lambda priced: priced.ended)
     before = "" if last.step is None else f" before step {last.step + 1}"
-    known = f" (compilation {last.id}, {last.kinds[0]})" if last.id else ""
+    text = f" (compilation {last.id}, {last.kinds[0]})" if last.id else ""
     name = (last.failure or "").rpartition(".")[2]
-    yield f"Compiling {called(last.name, last.file, last.line)} failed{before}: {name}{known}."
+    yield f"Compiling {called(last.name, last.file, last.line)} failed{before}: {name}{text}."
 
 
 def compilations(report: Report) -> str:
@@ -59,19 +65,21 @@ def compilations(report: Report) -> str:
     Of a function without operators, and of a call at the recompile limit, PyTorch has a record
     without a graph.
     """
-    times = [one for function in report.functions for one in function.times]
-    kinds = Counter(kind for one in times if not one.at_limit for kind in one.kinds)
+    times = [compilation for function in report.functions for compilation in function.times]
+    kinds = Counter(
+        kind for compilation in times if not compilation.at_limit for kind in compilation.kinds
+    )
     forward, backward = kinds["forward"], kinds["backward"]
-    words = counted(report.compilations or 0, "compilation")
+    text = counted(report.compilations or 0, "compilation")
     graphs = forward if report.graphs is None else report.graphs
     some = f" ({graphs} with a graph)" * (graphs < forward)
     if backward and forward + backward == report.compilations:
-        words += f", {forward} forward{some} and {backward} backward"
+        text += f", {forward} forward{some} and {backward} backward"
     elif forward == report.compilations:
-        words += some
+        text += some
     # else the history has left some out, or there is nothing to explain
-    refused = sum(one.at_limit for one in times)
-    return words + (f"; the recompile limit refused {refused} more" * bool(refused))
+    refused = sum(compilation.at_limit for compilation in times)
+    return text + (f"; the recompile limit refused {refused} more" * bool(refused))
 
 
 def timeline(report: Report) -> Section | None:
@@ -79,10 +87,10 @@ def timeline(report: Report) -> Section | None:
     if not report.functions:
         return None
     shown, others = report.functions[:_FUNCTIONS], report.functions[_FUNCTIONS:]
-    rows = [_function(one) for one in shown]
+    rows = [_function(function) for function in shown]
     if others:
-        total = sum(one.seconds for one in others)
-        times = sum(one.compilations for one in others)
+        total = sum(function.seconds for function in others)
+        times = sum(function.compilations for function in others)
         rows.append((f"{len(others)} others", str(times), took(total), "", ""))
     return Section(
         "Compile time by function and phase",
@@ -91,13 +99,13 @@ def timeline(report: Report) -> Section | None:
     )
 
 
-def _function(one: Function) -> tuple[str, ...]:
+def _function(function: Function) -> tuple[str, ...]:
     return (
-        called(one.name, one.file, one.line),
-        str(one.compilations),
-        took(one.seconds),
-        mostly(one.phase_seconds),
-        cached(one.cache_hits, one.cache_misses),
+        called(function.name, function.file, function.line),
+        str(function.compilations),
+        took(function.seconds),
+        mostly(function.phase_seconds),
+        cached(function.cache_hits, function.cache_misses),
     )
 
 
@@ -113,27 +121,32 @@ def again(report: Report) -> Section | None:
     return Section(
         "Recompiles",
         items=tuple(
-            _recompiled(one, report.steps, remedy_of(one, report.do)) for one in report.recompiled
+            _recompiled(recompiled, report.steps, remedy_of(recompiled, report.do))
+            for recompiled in report.recompiled
         ),
     )
 
 
-def _recompiled(one: Recompiled, run_steps: int | None, remedy: int) -> Item:
-    times = "once" if one.count == 1 else f"{one.count} times"
-    steps = _when(one) if run_steps else ""
-    named = called(one.name, one.file, one.line) + _from(one.callers)
-    some = "all" if one.after_warm == one.count else f"{one.after_warm} of them"
-    late = f", {some} after it was warm" if one.after_warm and one.count > 1 else ""
-    refused = f"{one.at_limit} {'more ' * bool(one.count)}refused at the recompile limit"
-    many = [times if one.count else refused, took(one.seconds)]
-    refused = f", {refused}" if one.at_limit and one.count else ""
-    head = f"{named}: {', '.join(many)} ({one.category}{steps}{late}{refused})"
-    reasons = list(one.reasons[: _EXAMPLES if one.often else _REASONS])
-    more = len(one.reasons) - len(reasons)
+def _recompiled(recompiled: Recompiled, run_steps: int | None, remedy: int) -> Item:
+    times = "once" if recompiled.count == 1 else f"{recompiled.count} times"
+    steps = _when(recompiled) if run_steps else ""
+    named = called(recompiled.name, recompiled.file, recompiled.line) + _from(recompiled.callers)
+    some = (
+        "all" if recompiled.after_warm == recompiled.count else f"{recompiled.after_warm} of them"
+    )
+    late = f", {some} after it was warm" if recompiled.after_warm and recompiled.count > 1 else ""
+    refused = (
+        f"{recompiled.at_limit} {'more ' * bool(recompiled.count)}refused at the recompile limit"
+    )
+    many = [times if recompiled.count else refused, took(recompiled.seconds)]
+    refused = f", {refused}" if recompiled.at_limit and recompiled.count else ""
+    head = f"{named}: {', '.join(many)} ({recompiled.category}{steps}{late}{refused})"
+    reasons = list(recompiled.reasons[: _EXAMPLES if recompiled.often else _REASONS])
+    more = len(recompiled.reasons) - len(reasons)
     why = "; ".join(reasons) + (f"; and {counted(more, 'other reason')}" if more else "")
-    what_follows = "" if remedy else one.advice
-    known = "" if remedy else one.often
-    return Item(head, tuple(words for words in (why, known, what_follows) if words), remedy)
+    what_follows = "" if remedy else recompiled.advice
+    name = "" if remedy else recompiled.often
+    return Item(head, tuple(text for text in (why, name, what_follows) if text), remedy)
 
 
 def _from(callers: tuple[str, ...]) -> str:
@@ -141,19 +154,19 @@ def _from(callers: tuple[str, ...]) -> str:
     return called_from(few(users, _CALLERS)) if callers else ""
 
 
-def _when(one: Recompiled) -> str:
+def _when(recompiled: Recompiled) -> str:
     """In or between which steps it compiled.
 
     Both are possible for a change of the grad mode without a recorded backward: with warm caches
     PyTorch loads the backward of the training's own graph and does not compile it.
     """
-    if not one.steps:
+    if not recompiled.steps:
         return ""
-    if one.between_steps:
-        return _between(one.steps)
-    if one.category == "grad_mode":
-        return f", after {_steps(one.steps)}" if one.steps[0] else ""
-    return f", in {_steps([step + 1 for step in one.steps])}"
+    if recompiled.between_steps:
+        return _between(recompiled.steps)
+    if recompiled.category == "grad_mode":
+        return f", after {_steps(recompiled.steps)}" if recompiled.steps[0] else ""
+    return f", in {_steps([step + 1 for step in recompiled.steps])}"
 
 
 def _steps(numbers: Sequence[int]) -> str:
@@ -178,16 +191,16 @@ def broken(report: Report) -> Section | None:
 def _breaks(report: Report) -> Iterator[Item]:
     if not report.graph_breaks:
         return
-    where = ", ".join(place(one.name, one.file, one.line) for one in report.places)
+    where = ", ".join(place(value.name, value.file, value.line) for value in report.places)
     places = (f"Dynamo went on at {where}.",) if where else ()
     several = "" if len(report.breaks) < 2 else f", {len(report.breaks)} reasons"
     yield Item(f"{counted(report.graph_breaks, 'graph break')}{several}", places)
-    for one in report.breaks[:_BREAKS]:
-        times = "" if one.count == 1 else f", {one.count} times"
-        yield Item(f"{of_break(one.reason, one.whole, _BREAK_WORDS)}{times}")
+    for item in report.breaks[:_BREAKS]:
+        times = "" if item.count == 1 else f", {item.count} times"
+        yield Item(f"{of_break(item.reason, item.whole, _BREAK_WORDS)}{times}")
     if others := report.breaks[_BREAKS:]:
         yield Item(
-            f"{counted(len(others), 'other reason')}, {sum(one.count for one in others)} times"
+            f"{counted(len(others), 'other reason')}, {sum(value.count for value in others)} times"
         )
 
 
@@ -195,7 +208,7 @@ def _fallbacks(report: Report) -> Iterator[Item]:
     if report.fallbacks:
         yield Item(
             report.conditions.get("fallback")
-            or f"{counted(report.fallbacks, 'frame')} hit the recompile limit"
+            or f"calls of {counted(report.fallbacks, 'function')} run eagerly"
         )
     if skipped := report.conditions.get("cudagraph_skipped"):
         yield Item(skipped)
@@ -207,73 +220,85 @@ _NOTABLE = 0.05  # of the longer warm-up: smaller differences of a function are 
 _LEAST = 0.5  # seconds
 _SAME = 0.1
 _NAMED = 3
+_SEVERAL = frozenset({"compile threads"})
 _CACHES = {"inductor cache": "inductor", "triton cache": "triton"}
 _SHORT = 12  # letters of a commit
 
 
 def since_last_time(report: Report) -> Section | None:
     """``None`` if the history has no comparable run."""
-    known = report.changed
-    if known is None:
+    changed = report.changed
+    if changed is None:
         return None
-    now, before = took(known.warmup_seconds), took(known.before_seconds)
+    now, before = took(changed.warmup_seconds), took(changed.before_seconds)
     lengths = f"warm-up took {now}, last time {before}"
-    head = ": ".join(filter(None, [lengths, "; ".join(_causes(known))]))
-    what = () if known.facts or list(_notable(known)) else ("No recorded property changed.",)
+    head = ": ".join(filter(None, [lengths, "; ".join(_causes(changed))]))
+    what = () if changed.facts or list(_notable(changed)) else ("No recorded property changed.",)
     remark = (
-        f"Compared with {known.run} ({known.id}), the last comparable run in the history. "
+        f"Compared with {changed.run} of {moment(changed.began)}, the last comparable run. "
         "Arguments are not recorded: other ones may be the difference."
     )
-    return Section(_title(known), items=(Item(head, what),), remarks=(remark,))
+    return Section(_title(changed), items=(Item(head, what),), remarks=(remark,))
 
 
-def _title(known: Changed) -> str:
-    now, before = known.warmup_seconds, known.before_seconds
+def _title(changed: Changed) -> str:
+    now, before = changed.warmup_seconds, changed.before_seconds
     if abs(now - before) < max(_LEAST, _SAME * before):
         return "Since last time"
     return "Slower than last time" if now > before else "Faster than last time"
 
 
-def _causes(known: Changed) -> Iterator[str]:
+def _causes(changed: Changed) -> Iterator[str]:
     """The functions with the largest differences, then all other differences."""
-    notable = list(_notable(known))
-    for one in notable[:_NAMED]:
-        yield _changed_function(one)
+    notable = list(_notable(changed))
+    for function in notable[:_NAMED]:
+        yield _changed_function(function)
     if len(notable) > _NAMED:
         yield f"and {counted(len(notable) - _NAMED, 'other function')}"
-    yield from _caches(known.facts)
-    for fact in known.facts:
+    yield from _caches(changed.facts)
+    for fact in changed.facts:
         if fact.what not in _CACHES:
-            were = "were" if fact.what.endswith("s") else "was"
+            were = "were" if fact.what in _SEVERAL else "was"
             yield f"{fact.what} {_shown(fact.now)}, {were} {_shown(fact.before)}"
 
 
-def _notable(known: Changed) -> Iterator[ChangedFunction]:
-    least = max(_LEAST, _NOTABLE * max(known.warmup_seconds, known.before_seconds))
-    ordered = sorted(known.functions, key=lambda one: -abs(one.seconds - one.before_seconds))
-    return (one for one in ordered if abs(one.seconds - one.before_seconds) >= least)
+def _notable(changed: Changed) -> Iterator[ChangedFunction]:
+    least = max(_LEAST, _NOTABLE * max(changed.warmup_seconds, changed.before_seconds))
+    ordered = sorted(
+        changed.functions, key=lambda function: -abs(function.seconds - function.before_seconds)
+    )
+    return (
+        function for function in ordered if abs(function.seconds - function.before_seconds) >= least
+    )
 
 
-def _changed_function(one: ChangedFunction) -> str:
+def _changed_function(function: ChangedFunction) -> str:
     """``inductor 22 min more in `forward` (graph changed: 1,204 operators, was 1,180)``."""
-    named, difference = called(one.name, one.file, one.line), one.seconds - one.before_seconds
-    if not one.before_times:
-        return f"{took(one.seconds)} for {named}, which was not compiled last time"
-    if not one.times:
-        return f"{took(one.before_seconds)} less: {named} is no longer compiled"
+    named, difference = (
+        called(function.name, function.file, function.line),
+        function.seconds - function.before_seconds,
+    )
+    if not function.before_times:
+        return f"{took(function.seconds)} for {named}, which was not compiled last time"
+    if not function.times:
+        return f"{took(function.before_seconds)} less: {named} is no longer compiled"
     sign = 1 if difference > 0 else -1
-    phase, spent = max(one.phases.items(), key=lambda item: sign * item[1], default=("", 0.0))
+    phase, spent = max(function.phases.items(), key=lambda item: sign * item[1], default=("", 0.0))
     amount = f"{phase} {took(abs(spent))}" if phase and sign * spent > 0 else took(abs(difference))
-    why = "; ".join(_why(one))
+    why = "; ".join(_why(function))
     return f"{amount} {'more' if sign > 0 else 'less'} in {named}{f' ({why})' if why else ''}"
 
 
-def _why(one: ChangedFunction) -> Iterator[str]:
-    if one.times != one.before_times:
-        yield f"compiled {_often(one.times)}, {_often(one.before_times)} last time"
-    elif one.ops is not None and one.before_ops is not None and one.ops != one.before_ops:
-        yield f"graph changed: {one.ops:,} operators, was {one.before_ops:,}"
-    if one.code_changed:
+def _why(function: ChangedFunction) -> Iterator[str]:
+    if function.times != function.before_times:
+        yield f"compiled {_often(function.times)}, {_often(function.before_times)} last time"
+    elif (
+        function.ops is not None
+        and function.before_ops is not None
+        and function.ops != function.before_ops
+    ):
+        yield f"graph changed: {function.ops:,} operators, was {function.before_ops:,}"
+    if function.code_changed:
         yield "its code changed"
 
 
@@ -286,16 +311,19 @@ def _caches(facts: tuple[ChangedFact, ...]) -> Iterator[str]:
 
     A cache that was not empty may have no entry for this run, so it is not called warm.
     """
-    known = [one for one in facts if one.what in _CACHES]
-    if len(known) == len(_CACHES) and len({one.now for one in known}) == 1:
-        yield f"caches were {_at_start(known[0])}"
+    changed_facts = [changed_fact for changed_fact in facts if changed_fact.what in _CACHES]
+    if (
+        len(changed_facts) == len(_CACHES)
+        and len({changed_fact.now for changed_fact in changed_facts}) == 1
+    ):
+        yield f"caches were {_at_start(changed_facts[0])}"
         return
-    for one in known:
-        yield f"{_CACHES[one.what]}'s cache was {_at_start(one)}"
+    for fact in changed_facts:
+        yield f"{_CACHES[fact.what]}'s cache was {_at_start(fact)}"
 
 
-def _at_start(one: ChangedFact) -> str:
-    now, before = ("empty", "not empty") if one.now == "cold" else ("not empty", "empty")
+def _at_start(fact: ChangedFact) -> str:
+    now, before = ("empty", "not empty") if fact.now == "cold" else ("not empty", "empty")
     return f"{now} at the start (before: {before})"
 
 

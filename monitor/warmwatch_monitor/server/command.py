@@ -34,7 +34,13 @@ from warmwatch_monitor.server.http_server import HttpServer
 from warmwatch_monitor.server.listening import listen, local_listener, resolved
 from warmwatch_monitor.server.logs import DaemonLog
 from warmwatch_monitor.server.service_manager import ServiceManager
-from warmwatch_monitor.settings import NO_SQLITE, Address, HistorySettings, Settings
+from warmwatch_monitor.settings import (
+    NO_SQLITE,
+    Address,
+    HistorySettings,
+    Settings,
+    load_history_settings,
+)
 
 if TYPE_CHECKING:
     from warmwatch_monitor.history.keeper import Keeper
@@ -85,10 +91,10 @@ class ServeDocument(Struct, frozen=True, kw_only=True):
     help="Also send the metrics by OTLP; configured by OpenTelemetry's variables.",
 )
 @click.option(
-    "--web-config",
-    type=options.FILE,
-    help="TLS, users and tokens, in the format of Prometheus' exporters.",
+    "--token-file", type=options.FILE, help="Require the bearer token in this file of clients."
 )
+@click.option("--tls-cert", type=options.FILE, help="Serve over TLS with this certificate (PEM).")
+@click.option("--tls-key", type=options.FILE, help="Key of the certificate, if in its own file.")
 @click.option(
     "--insecure", is_flag=True, help="Allow requests without authentication on any address."
 )
@@ -113,13 +119,12 @@ def serve(
 ) -> None:
     """Watch the records, publish the live page, /status, /metrics and /events, and store the runs.
 
-    On an address that other machines can reach, the daemon requires --web-config or --insecure.
-    SIGHUP reloads the --web-config file; other settings need a restart.
+    On an address that other machines can reach, the daemon requires --token-file or
+    --insecure. The files with token, certificate and key are read again when they
+    change, and at SIGHUP; other settings need a restart.
 
     \b
-    Exit code: 0 stopped by a signal (SIGTERM, SIGINT)
-               2 a setting or a file cannot be used
-               6 it cannot listen on the address
+    Exit code: 0 SIGTERM or SIGINT; 2 a setting or file is invalid; 6 the address is in use
     """
     if complaints := unknown_variables(os.environ):
         raise UsageError("; ".join(complaints))
@@ -131,7 +136,8 @@ def serve(
         allowed_hosts=",".join(allowed_hosts) or None,
         **options,
     )
-    settings = replace(settings, awaits=awaits)
+    history_settings = load_history_settings(os.environ, daemon=True)
+    settings = replace(settings, awaits=awaits, history=history_settings)
     if check_config:
         _check(settings, is_json=is_json)
         return
@@ -150,7 +156,7 @@ def serve(
         kept = () if keeper is None else (keeper.source,)
         poller = make_poller(settings, *server.sources, *kept, *recalled)
         sender = make_sender(poller, bound) if settings.otlp else None
-        _announce(settings, bound, is_json=is_json)
+        _announce(settings, bound, log, is_json=is_json)
         listeners = [listener] if local is None else [listener, local]
         _serve(poller, sender, server, listeners, history, keeper, log)
 
@@ -168,9 +174,9 @@ def _check(settings: Settings, *, is_json: bool) -> None:
 
 
 def _audit(log: DaemonLog) -> Audit:
-    def note_access(client: str, user: str | None, path: str, refused: int | None) -> None:
+    def note_access(client: str, path: str, refused: int | None) -> None:
         level = logging.INFO if refused is None else logging.WARNING
-        log.note("access", level, client=client, user=user, path=path, refused=refused)
+        log.note("access", level, client=client, path=path, refused=refused)
 
     return note_access
 
@@ -202,17 +208,35 @@ def _described(settings: Settings, bound: Address, *, pid: int | None) -> ServeD
     )
 
 
-def _announce(settings: Settings, bound: Address, *, is_json: bool) -> None:
-    for directory in settings.directories if settings.chosen else ():
-        if not Path(directory).exists():
-            note(f"warmwatch: {directory} does not exist yet; it is watched from when it does")
-    if not settings.history.able:
-        note(f"warmwatch: there is no history: {NO_SQLITE}")
-    words = f"warmwatch {__version__} serves {bound.url}/ (live page), /status and /metrics"
+def _announce(settings: Settings, bound: Address, log: DaemonLog | None, *, is_json: bool) -> None:
+    """Print where it serves; as a line of the log unless a person or a program reads it."""
+    described = _described(settings, bound, pid=os.getpid())
+    absent = [name for name in settings.directories if settings.chosen and not Path(name).exists()]
     if is_json:
-        words = as_json(_described(settings, bound, pid=os.getpid()), indent=None)
+        text = as_json(described, indent=None)
+    elif log is None or sys.stdout.isatty():
+        text = f"warmwatch {__version__} serves {bound.url}/ (live page), /status and /metrics"
+    else:
+        text = log.line(
+            "start",
+            version=__version__,
+            pid=described.pid,
+            url=bound.url,
+            directories=",".join(described.directories),
+            history=described.history,
+        )
+    if log is None:
+        for directory in absent:
+            note(f"warmwatch: {directory} does not exist yet; it is watched from when it does")
+        if not settings.history.able:
+            note(f"warmwatch: there is no history: {NO_SQLITE}")
+    else:
+        for directory in absent:
+            log.note("no_directory", logging.WARNING, path=directory)
+        if not settings.history.able:
+            log.note("no_history", logging.WARNING, reason=NO_SQLITE)
     with contextlib.suppress(OutputError):  # serve even if the log's disk is full
-        say(words)
+        say(text)
 
 
 def _serve(
@@ -224,8 +248,8 @@ def _serve(
     keeper: Keeper | None,
     log: DaemonLog | None,
 ) -> None:
+    from warmwatch_monitor.api.app import Api
     from warmwatch_monitor.api.event_log import Recent
-    from warmwatch_monitor.api.fast_path import create_app
 
     gc.freeze()  # imported objects; a poll makes thousands of values, and none is in a cycle
     gc.set_threshold(_VALUES_OF_A_POLL)
@@ -244,7 +268,7 @@ def _serve(
         sender.start()
     try:
         latest = sender.latest if sender else poller.latest
-        app = create_app(latest, __version__, recent, history, poller.request)
+        app = Api(latest, __version__, recent, history, poller.request)
 
         def leave() -> None:
             manager.stopping()

@@ -2,8 +2,9 @@
 
 The publisher's thread makes the lines and another thread writes them. A blocked pipe or a full disk
 delays nothing, and costs the lines that do not fit into the queue. Each kind of event is limited to
-a number of lines a minute; the next line of that kind has the number left out. Under systemd each
-line begins with its priority (``<4>``), which the journal removes.
+a number of lines a minute; a line after that minute has the number left out. What was there when
+the daemon started is one line: the daemon before it logged the rest. Under systemd each line begins
+with its priority (``<4>``), which the journal removes.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from warmwatch.shared.states import State
 from warmwatch.shared.values import printable
-from warmwatch_monitor.api.changes import Change
+from warmwatch_monitor.api.changes import Change, has_runs
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.settings import LOG_FORMATS
 from warmwatch_monitor.status.schema.events import (
+    AttachedEvent,
     CompilationEvent,
     ConditionEvent,
     EndedEvent,
@@ -36,7 +38,8 @@ from warmwatch_monitor.status.schema.events import (
 )
 
 LONG_COMPILATION = 10.0  # seconds
-_LINES_A_MINUTE = 60  # of one kind
+_LINES_A_MINUTE = 10  # of one kind
+_REQUESTS_A_MINUTE = 60
 _QUEUED = 1_000
 _STDERR = 2
 _LONGEST = 300  # characters of a value
@@ -65,6 +68,10 @@ class DaemonLog:
         *,
         write: Callable[[bytes], Any] = lambda line: os.write(_STDERR, line),
     ) -> None:
+        self._style = style
+        self._began = time.time()
+        self._found = False
+        self._down: set[str] = set()
         self._limits: dict[str, _Limit] = {}
         self._refused: frozenset[tuple[str, str]] = frozenset()
         self._stopped = False
@@ -72,7 +79,7 @@ class DaemonLog:
         # reentrant and waits for no lock.
         self._lines: queue.SimpleQueue[_Line | None] = queue.SimpleQueue()
         self._thread = threading.Thread(
-            target=self._write, args=(style, write), name="warmwatch-log", daemon=True
+            target=self._write, args=(write,), name="warmwatch-log", daemon=True
         )
         self._thread.start()
 
@@ -82,35 +89,84 @@ class DaemonLog:
         self._lines.put_nowait(None)
         self._thread.join(1.0)
 
-    def _write(self, style: str, write: Callable[[bytes], Any]) -> None:
+    def _write(self, write: Callable[[bytes], Any]) -> None:
         """Write without the lock of ``sys.stderr``: other code would wait for it."""
-        has_priority = "JOURNAL_STREAM" in os.environ
         while (line := self._lines.get()) is not None:
-            priority = f"<{_PRIORITIES[line.level]}>" if has_priority else ""
             with contextlib.suppress(OSError):  # a full disk must not end the daemon
-                write(f"{priority}{_text(line, style)}\n".encode())
+                write(f"{self._printed(line)}\n".encode())
+
+    def _printed(self, line: _Line) -> str:
+        priority = f"<{_PRIORITIES[line.level]}>" if "JOURNAL_STREAM" in os.environ else ""
+        return f"{priority}{_text(line, self._style)}"
+
+    def line(self, event: str, **fields: Any) -> str:
+        """The text of a line that the caller prints."""
+        return self._printed(_Line(time.time(), logging.INFO, event, fields))
 
     def note(self, event: str, level: int = logging.INFO, **fields: Any) -> None:
         """Log one line, unless there were too many of this event in the last minute."""
-        limit = self._limits.setdefault(event, _Limit())
-        left_out = limit.take(time.monotonic())
-        if left_out is None:
-            return
-        fields["left_out"] = left_out or None
+        most = _REQUESTS_A_MINUTE if event == "access" else _LINES_A_MINUTE
+        limit = self._limits.setdefault(event, _Limit(most))
+        self._note_left_out(event, limit)
+        if limit.take(time.monotonic()):
+            self._put(event, level, fields)
+
+    def _note_left_out(self, event: str, limit: _Limit) -> None:
+        if lines := limit.left_out(time.monotonic()):
+            self._put("left_out", logging.WARNING, {"of": event, "lines": lines})
+
+    def _put(self, event: str, level: int, fields: dict[str, Any]) -> None:
         if not self._stopped and self._lines.qsize() < _QUEUED:  # else the log is not read
             self._lines.put_nowait(_Line(time.time(), level, event, fields))
 
-    def take(self, snapshot: Snapshot, changes: Iterable[Change]) -> None:
+    def take(self, snapshot: Snapshot, changes: Sequence[Change]) -> None:
         self._refusals(snapshot)
+        self._note_found(snapshot)
+        before_us = {
+            (event.run, event.rank)
+            for event, _ in changes
+            if isinstance(event, AttachedEvent) and (event.attached_at or 0.0) < self._began
+        }
         for event, _ in changes:
-            for level, fields in _logged(event):
-                self.note(event.kind, level, **fields)
+            if isinstance(event, SourceEvent) and not self._is_news(event):
+                continue
+            if not _is_known(event, before_us):
+                for level, fields in _logged(event):
+                    self.note(event.kind, level, **fields)
+        for kind, limit in [*self._limits.items()]:
+            self._note_left_out(kind, limit)
+
+    def _is_news(self, event: SourceEvent) -> bool:
+        """Not that a source works which had not failed: it was read for the first time."""
+        was_down = event.source in self._down
+        (self._down.discard if event.up else self._down.add)(event.source)
+        return was_down or not event.up
+
+    def _note_found(self, snapshot: Snapshot) -> None:
+        """One line for what was there when the daemon started, once it has read all of it."""
+        if self._found or snapshot.unread or not has_runs(snapshot):
+            return
+        self._found = True
+        living = sum(bool(run.living) for run in snapshot.runs)
+        self.note("found", runs=len(snapshot.runs), living=living)
 
     def _refusals(self, snapshot: Snapshot) -> None:
-        refused = frozenset((one.path, one.reason) for one in snapshot.refusals)
+        """One line for each new reason, with the first path."""
+        refused = frozenset((refusal.path, refusal.reason) for refusal in snapshot.refusals)
+        paths: dict[str, list[str]] = {}
         for path, reason in sorted(refused - self._refused):
-            self.note("refused", logging.WARNING, path=path, reason=reason)
+            paths.setdefault(reason, []).append(path)
+        for reason, (first, *others) in paths.items():
+            more = len(others) or None
+            self.note("refused", logging.WARNING, path=first, more=more, reason=reason)
         self._refused = refused
+
+
+def _is_known(event: Event, before_us: Collection[tuple[str, int]]) -> bool:
+    """Whether it is of a rank that ran before the daemon and was read only now."""
+    if isinstance(event, RankEvent):
+        return (event.run, event.rank) in before_us
+    return isinstance(event, RunEvent) and not event.before and event.run in dict(before_us)
 
 
 def _logged(event: Event) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -136,10 +192,10 @@ def _logged_of_rank(event: RankEvent) -> Iterator[tuple[int, dict[str, Any]]]:
         for name in sorted(_SLOWER & {*event.conditions} - {*event.before}):
             yield logging.WARNING, {"condition": name}
     elif isinstance(event, CompilationEvent):
-        one = event.compilation
-        if one.seconds is not None and one.seconds >= LONG_COMPILATION:
-            seconds = round(one.seconds, 3)
-            yield logging.INFO, {"id": one.id, "kind": one.kind, "seconds": seconds}
+        compilation = event.compilation
+        if compilation.seconds is not None and compilation.seconds >= LONG_COMPILATION:
+            seconds = round(compilation.seconds, 3)
+            yield logging.INFO, {"id": compilation.id, "kind": compilation.kind, "seconds": seconds}
     elif isinstance(event, EndedEvent) and event.end is not None:
         end = event.end
         level = logging.WARNING if end.how in _FAILED else logging.INFO
@@ -150,19 +206,25 @@ def _logged_of_rank(event: RankEvent) -> Iterator[tuple[int, dict[str, Any]]]:
 class _Limit:
     """Limits the lines a minute."""
 
-    def __init__(self) -> None:
-        self._since, self._lines, self._left_out = float("-inf"), 0, 0
+    def __init__(self, most: int) -> None:
+        self._most, self._since, self._lines, self._left_out = most, float("-inf"), 0, 0
 
-    def take(self, now: float) -> int | None:
-        """The number left out before this line; ``None`` if it is left out itself."""
+    def take(self, now: float) -> bool:
+        """Whether there is room for one more line."""
         if now - self._since >= 60:
             self._since, self._lines = now, 0
-        if self._lines >= _LINES_A_MINUTE:
+        if self._lines >= self._most:
             self._left_out += 1
-            return None
+            return False
         self._lines += 1
-        left_out, self._left_out = self._left_out, 0
-        return left_out
+        return True
+
+    def left_out(self, now: float) -> int:
+        """How many lines were left out, once the minute is over."""
+        if not self._left_out or now - self._since < 60:
+            return 0
+        lines, self._left_out = self._left_out, 0
+        return lines
 
 
 def _text(line: _Line, style: str) -> str:

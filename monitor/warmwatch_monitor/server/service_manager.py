@@ -35,7 +35,9 @@ class ServiceManager:
         if not self._address:
             return
         now, parts = time.monotonic(), []
-        read = any(one.source == "records" and one.last_success for one in snapshot.sources)
+        read = any(
+            source.source == "records" and source.last_success for source in snapshot.sources
+        )
         if read and not self._ready:
             self._ready = True
             parts.append("READY=1")
@@ -44,9 +46,9 @@ class ServiceManager:
             parts.append("WATCHDOG=1")
         if read and now - self._status_at >= _STATUS_SECONDS:
             self._status_at = now
-            if (words := summary(snapshot).replace("\n", " ")[:_LONGEST]) != self._status:
-                self._status = words
-                parts.append(f"STATUS={words}")
+            if (text := summary(snapshot).replace("\n", " ")[:_LONGEST]) != self._status:
+                self._status = text
+                parts.append(f"STATUS={text}")
         if parts:
             self._send("\n".join(parts))
 

@@ -58,10 +58,10 @@ class HostAndProcesses(Struct, frozen=True, kw_only=True):
 def pci_gpus(devices: str = "/sys/bus/pci/devices") -> int | None:
     """The number of NVIDIA GPUs on the PCI bus, with or without a working driver."""
     try:
-        found = [_pci_id(f"{devices}/{name}") for name in os.listdir(devices)]
+        pairs = [_pci_id(f"{devices}/{name}") for name in os.listdir(devices)]
     except OSError:
         return None
-    return sum(vendor == "0x10de" and kind.startswith("0x03") for vendor, kind in found)
+    return sum(vendor == "0x10de" and kind.startswith("0x03") for vendor, kind in pairs)
 
 
 def _pci_id(device: str) -> tuple[str, str]:
@@ -99,16 +99,16 @@ class HostSource:
 
     def read(self, pids: Iterable[int], *, steady: bool = False) -> Mapping[int, ProcessReading]:
         """One reading for each readable process of ``pids``. ``steady``: none of them compiles."""
-        known, self._followed = self._followed, {}
+        followeds, self._followed = self._followed, {}
         pids = list(pids)
         children = (
-            self._walk(newcomers=bool(set(pids) - set(known)), steady=steady) if pids else None
+            self._walk(newcomers=bool(set(pids) - set(followeds)), steady=steady) if pids else None
         )
         limit = cache(full_first)  # the ranks of a job share a cgroup
         readings = {}
         for pid in pids:
             try:
-                followed = known.get(pid) or _Followed(pid)
+                followed = followeds.get(pid) or _Followed(pid)
                 readings[pid] = followed.read(self._clock.monotonic_ns, children, limit)
             except OSError:
                 continue
@@ -221,9 +221,9 @@ class _Followed:
         before, self._below = self._below, (now_ns, totals, waited)
         if before is None or now_ns <= before[0]:
             return
-        then_ns, known, waited_before = before
-        gone = sum(total for pid, total in known.items() if pid not in totals)
-        used = sum(max(0.0, total - known.get(pid, 0.0)) for pid, total in totals.items())
+        then_ns, amounts, waited_before = before
+        gone = sum(total for pid, total in amounts.items() if pid not in totals)
+        used = sum(max(0.0, total - amounts.get(pid, 0.0)) for pid, total in totals.items())
         used += max(0.0, waited - waited_before - gone)
         self._below_ratio = used / ((now_ns - then_ns) / 1e9)
 
@@ -266,14 +266,14 @@ class OomWatch:
 
     def follow(self, pids: Iterable[int]) -> Mapping[int, bool]:
         """For the followed processes that are gone, whether the OOM killer ended each."""
-        known, self._followed = self._followed, {}
+        groups, self._followed = self._followed, {}
         for pid in pids:
             self._gone.pop(pid, None)
-            followed = known.pop(pid) if pid in known else _FollowedGroup(self._events(pid))
+            followed = groups.pop(pid) if pid in groups else _FollowedGroup(self._events(pid))
             followed.poll()
             self._followed[pid] = followed
-        went = Counter(followed.events for followed in known.values())
-        for pid, followed in known.items():
+        went = Counter(followed.events for followed in groups.values())
+        for pid, followed in groups.items():
             killed = followed.killed_since()
             if killed is not None and (not killed or killed >= went[followed.events]):
                 self._gone[pid] = killed > 0

@@ -167,8 +167,8 @@ def _observed(_settings: Settings, clock: Clock) -> Read[tuple[ObservedTraining,
 
 def is_steady(readings: Readings, now_ns: int) -> bool:
     """Whether no attached process has compiled anything, or was attached, in the last minute."""
-    found = readings.of(RECORDS)
-    slots = [one.slot for one in found.records if one.alive] if found else []
+    reading = readings.of(RECORDS)
+    slots = [record.slot for record in reading.records if record.alive] if reading else []
     return not any(
         counts.active_since_ns
         or counts.background_since_ns
@@ -180,28 +180,28 @@ def is_steady(readings: Readings, now_ns: int) -> bool:
 
 def _waits(readings: Readings, now_ns: int) -> bool:
     """Whether a rank has marked no step for so long that a build below it may hold it up."""
-    found = readings.of(RECORDS)
-    if not found or not found.records:
+    reading = readings.of(RECORDS)
+    if not reading or not reading.records:
         return False
     from warmwatch.shared.verdict import HELD_UP_FLOOR_NS  # here: loaded with the first record
 
-    steps = [one.slot.steps for one in found.records if one.alive]
-    return any(one.steps and now_ns - one.last_step_ns > HELD_UP_FLOOR_NS for one in steps)
+    steps = [record.slot.steps for record in reading.records if record.alive]
+    return any(step.steps and now_ns - step.last_step_ns > HELD_UP_FLOOR_NS for step in steps)
 
 
 def living(readings: Readings) -> list[int]:
     """The pids of the processes that hold a record's lock; one may hold those of many records."""
-    found = readings.of(RECORDS)
-    records = found.records if found else ()
-    return list(dict.fromkeys(one.pid for one in records if one.pid is not None))
+    reading = readings.of(RECORDS)
+    records = reading.records if reading else ()
+    return list(dict.fromkeys(record.pid for record in records if record.pid is not None))
 
 
 RECORDS: Source[RecordsReading] = Source(
     name="records",
     interval=lambda settings: settings.interval,
     make=_records,
-    problem=lambda found: found.problem,
-    unread=lambda found: found.unread_bytes + found.unread,
+    problem=lambda value: value.problem,
+    unread=lambda value: value.unread_bytes + value.unread,
 )
 HOST: Source[HostAndProcesses] = Source(
     name="host", interval=lambda settings: max(settings.interval, _HOST_INTERVAL), make=_host

@@ -53,7 +53,7 @@ def memory_group(pid: int | str, root: str = proc.PROC, cgroups: str = CGROUPS) 
 
 def full_first(group: Group | None) -> Use | None:
     """The limit of ``group`` or one of its parents with the least bytes left; ``None`` if none."""
-    return min(_uses(group), key=lambda one: one.limit - one.used, default=None)
+    return min(_uses(group), key=lambda use: use.limit - use.used, default=None)
 
 
 def least_room(group: Group | None) -> Use | None:
@@ -65,7 +65,7 @@ def least_room(group: Group | None) -> Use | None:
     if (memory := proc.machine_memory()) is not None:
         total, available = memory
         uses.append(Use(total - available, total, cgroup=False))
-    return max(uses, key=lambda one: one.used / one.limit, default=None)
+    return max(uses, key=lambda use: use.used / use.limit, default=None)
 
 
 def _uses(group: Group | None) -> Iterator[Use]:

@@ -64,8 +64,8 @@ def whole_name(pid: int, name: str) -> str:
     """The name of a process's program, of which ``stat`` has the first characters only."""
     if len(name) < _LONGEST_NAME:
         return name
-    words = command(pid)
-    whole = os.path.basename(words[0]) if words else ""
+    sentence = command(pid)
+    whole = os.path.basename(sentence[0]) if sentence else ""
     return whole if whole.startswith(name) else name
 
 
@@ -123,12 +123,22 @@ def opens_devices(pid: int) -> bool | None:
     return False
 
 
+def has_open(pid: int, name: str) -> bool:
+    """Whether a process has a file of that name open."""
+    folder = f"{PROC}/{pid}/fd"
+    for descriptor in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            if os.path.basename(os.readlink(f"{folder}/{descriptor}")) == name:
+                return True
+    return False
+
+
 def command(pid: int) -> tuple[str, ...]:
     """The command line of a process; empty for a zombie and for a thread of the kernel."""
-    words = text(f"{PROC}/{pid}/cmdline")
-    parts = words.removesuffix("\0").split("\0")
+    sentence = text(f"{PROC}/{pid}/cmdline")
+    parts = sentence.removesuffix("\0").split("\0")
     # a process that has set its title separates its words by spaces
-    return tuple((parts[0].split(" ") if len(parts) == 1 else parts) if words else ())
+    return tuple((parts[0].split(" ") if len(parts) == 1 else parts) if sentence else ())
 
 
 def pids() -> list[int]:
@@ -149,13 +159,13 @@ def ancestors(pid: int) -> Iterator[int]:
 
 def machine_memory() -> tuple[int, int] | None:
     """Bytes of memory, and those available without swapping; ``None`` if they are not known."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for line in text(f"{PROC}/meminfo").splitlines():  # both are among its first lines
         name, _, value = line.partition(":")
         if name in ("MemTotal", "MemAvailable"):
-            found[name] = 1024 * int(value.split()[0])
-            if len(found) == 2:  # in a container the total may be less than what is available
-                return found["MemTotal"], min(found.values())
+            counts[name] = 1024 * int(value.split()[0])
+            if len(counts) == 2:  # in a container the total may be less than what is available
+                return counts["MemTotal"], min(counts.values())
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from warmwatch_monitor.model.machine import WORKER
 from warmwatch_monitor.sources import proc
 
 POOL = "torch/_inductor/compile_worker"
+_PROGRAMS = frozenset({"warmwatch", "warmwatch_monitor"})
 _NOT_WORKERS = "resource_tracker"
 
 Children = Callable[[int], Sequence[int]]
@@ -26,12 +28,14 @@ def children_files(root: str = proc.PROC) -> Children | None:
         return None
 
     def children(pid: int) -> list[int]:
-        found: list[int] = []
+        numbers: list[int] = []
         with contextlib.suppress(OSError):
             for task in os.listdir(f"{root}/{pid}/task"):
                 with contextlib.suppress(OSError):  # a thread that ended meanwhile
-                    found.extend(map(int, proc.text(f"{root}/{pid}/task/{task}/children").split()))
-        return found
+                    numbers.extend(
+                        map(int, proc.text(f"{root}/{pid}/task/{task}/children").split())
+                    )
+        return numbers
 
     return children
 
@@ -51,6 +55,17 @@ def command_line(pid: int) -> str:
         return " ".join(proc.command(pid))
     except OSError:
         return ""
+
+
+def daemons() -> list[tuple[int, int]]:
+    """Pid and uid of each process that is a daemon of this program."""
+    result = []
+    for pid in proc.pids():
+        with contextlib.suppress(OSError):
+            parts = [os.path.basename(word) for word in proc.command(pid)]
+            if any(name in _PROGRAMS and two == "serve" for name, two in itertools.pairwise(parts)):
+                result.append((pid, os.stat(f"{proc.PROC}/{pid}").st_uid))
+    return result
 
 
 def compile_workers(
@@ -75,24 +90,24 @@ def compile_workers(
 
 def cached(children: Children) -> Children:
     """``children``, cached for one poll of one tree: each process is read once."""
-    known: dict[int, Sequence[int]] = {}
+    groups: dict[int, Sequence[int]] = {}
 
     def once(pid: int) -> Sequence[int]:
-        if pid not in known:
-            known[pid] = children(pid)
-        return known[pid]
+        if pid not in groups:
+            groups[pid] = children(pid)
+        return groups[pid]
 
     return once
 
 
 def with_descendants(root: int, children: Children) -> list[int]:
-    found = {root: None}  # ordered
+    values = {root: None}  # ordered
     pending = [root]
     for pid in pending:
-        news = [child for child in children(pid) if child not in found]
-        found.update(dict.fromkeys(news))
+        news = [child for child in children(pid) if child not in values]
+        values.update(dict.fromkeys(news))
         pending.extend(news)
-    return list(found)
+    return list(values)
 
 
 MOST = 8
@@ -129,30 +144,41 @@ class Compilers:
         busy_ratio: float,
     ) -> tuple[Compiler, ...]:
         """The busiest of ``pids`` that compile; those of ``workers`` where they are at it."""
-        found = [one for pid in pids if (one := _read(pid, pid in workers)) is not None]
+        seens = [item for pid in pids if (item := _read(pid, pid in workers)) is not None]
         before, self._before = (
             self._before,
-            (now_ns, {one.pid: one.stat.cpu_seconds for one in found}),
+            (now_ns, {value.pid: value.stat.cpu_seconds for value in seens}),
         )
         enough = 0.0 if before is None else busy_ratio * (now_ns - before[0]) / 1e9
         seen = [
             Compiler(
-                pid=one.pid,
-                name=one.name,
-                cpu_seconds=one.stat.cpu_seconds,
-                busy=_first_sight(one, busy_ratio)
+                pid=value.pid,
+                name=value.name,
+                cpu_seconds=value.stat.cpu_seconds,
+                busy=_first_sight(value, busy_ratio)
                 if before is None
-                else one.stat.cpu_seconds - before[1].get(one.pid, 0.0) > enough,
-                stopped=one.stat.stopped,
+                else value.stat.cpu_seconds - before[1].get(value.pid, 0.0) > enough,
+                stopped=value.stat.stopped,
             )
-            for one in found
+            for value in seens
         ]
         of_pool = {pid for pids in workers.values() for pid in pids}
-        began = {one.pid: now_ns - round(one.age * 1e9) for one in found if one.pid not in of_pool}
+        began = {
+            value.pid: now_ns - round(value.age * 1e9)
+            for value in seens
+            if value.pid not in of_pool
+        }
         self.compiling = self._compiling(
-            began, [one.pid for one in seen if one.busy and one.pid in began], before, now_ns
+            began,
+            [compiler.pid for compiler in seen if compiler.busy and compiler.pid in began],
+            before,
+            now_ns,
         )
-        worth = [one for one in seen if one.name != WORKER or one.busy or one.stopped]
+        worth = [
+            compiler
+            for compiler in seen
+            if compiler.name != WORKER or compiler.busy or compiler.stopped
+        ]
         return tuple(sorted(worth, key=_weight))[:MOST]
 
     def _compiling(
@@ -172,19 +198,19 @@ class Compilers:
         return Compiling(since_ns=since_ns, busy_ns=busy_ns, read_ns=now_ns)
 
 
-def _first_sight(one: _Seen, busy_ratio: float) -> bool | None:
+def _first_sight(seen: _Seen, busy_ratio: float) -> bool | None:
     """Whether it works, for a reader that has seen it once; ``None`` if that does not show."""
-    if one.name == WORKER or one.stat.stopped:
+    if seen.name == WORKER or seen.stat.stopped:
         return None
-    if one.stat.state == "R" or (
-        one.age < _YOUNG_SECONDS and one.stat.cpu_seconds > busy_ratio * one.age
+    if seen.stat.state == "R" or (
+        seen.age < _YOUNG_SECONDS and seen.stat.cpu_seconds > busy_ratio * seen.age
     ):
         return True
     return None
 
 
-def _weight(one: Compiler) -> tuple[bool, bool, float, int]:
-    return not one.stopped, not one.busy, -one.cpu_seconds, one.pid
+def _weight(compiler: Compiler) -> tuple[bool, bool, float, int]:
+    return not compiler.stopped, not compiler.busy, -compiler.cpu_seconds, compiler.pid
 
 
 def _read(pid: int, worker: bool) -> _Seen | None:

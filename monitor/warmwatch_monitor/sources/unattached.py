@@ -9,9 +9,12 @@ trainings found are read at every poll.
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 
+from warmwatch.shared.record import SLOT
 from warmwatch.shared.values import printable
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading, ObservedTraining, ProcessReading, Signs, machine
@@ -23,6 +26,7 @@ _LIST_NS = 10 * 10**9
 _INITIAL_NAMESPACE = "pid:[4026531836]"  # the kernel's constant PROC_PID_INIT_INO
 _COMMAND_LIMIT = 80
 _INTERPRETERS = ("python", "pypy")
+_TORCH = "/libtorch_python."  # the library that `import torch` loads
 
 Follow = Callable[[Iterable[int]], Mapping[int, ProcessReading]]
 
@@ -47,8 +51,8 @@ class ObservedSource:
         if self._listed_ns is None or now_ns - self._listed_ns >= _LIST_NS:
             self._listed_ns = now_ns
             self._list()
-        found = self._pool_parents | (self._computing(gpus) if self._shares_pids else set())
-        unattached = [pid for pid in sorted(found) if not _belongs(pid, attached)]
+        numbers = self._pool_parents | (self._computing(gpus) if self._shares_pids else set())
+        unattached = [pid for pid in sorted(numbers) if not _belongs(pid, attached)]
         readings = self._host(unattached)
         self._polls = {pid: self._polls.get(pid, deque(maxlen=machine.POLLS)) for pid in readings}
         return tuple(self._observed(pid, reading, gpus) for pid, reading in readings.items())
@@ -70,12 +74,12 @@ class ObservedSource:
 
     def _list(self) -> None:
         """Find pools of compile workers, and their parents."""
-        known, self._commands = self._commands, {}
+        groups, self._commands = self._commands, {}
         pools: set[int] = set()
         parents: set[int] = set()
         for pid in proc.pids():
             try:  # read no more of a process than is needed to judge it
-                command = known[pid] if pid in known else proc.command(pid)
+                command = groups[pid] if pid in groups else proc.command(pid)
                 self._commands[pid] = command
                 if POOL in " ".join(command):
                     parents.add(proc.stat(pid).parent)
@@ -96,6 +100,60 @@ class ObservedSource:
             except OSError:
                 return ()
         return self._commands[pid]
+
+
+def without_record() -> list[tuple[int, str]]:
+    """Processes that have loaded PyTorch and have no record yet: pid and command.
+
+    Only of processes that this user may look into. No helpers of others, such as workers, and no
+    launcher of a process with a record.
+    """
+    loaded: set[int] = set()
+    recorded: set[int] = set()
+    for pid in proc.pids():
+        try:
+            if _TORCH in proc.text(f"{proc.PROC}/{pid}/maps"):
+                (recorded if proc.has_open(pid, SLOT) else loaded).add(pid)
+        except OSError:
+            continue
+    launchers = set[int]()
+    for pid in recorded:
+        with suppress(OSError):
+            launchers |= set(proc.ancestors(pid))
+    result = []
+    for pid in sorted(loaded - launchers):
+        with suppress(OSError):
+            if (loaded | recorded).isdisjoint(proc.ancestors(pid)):
+                result.append((pid, shown(proc.command(pid))))
+    return result
+
+
+def is_starting(run: str, after: float) -> bool:
+    """Whether a process without a record began after that time, and its record will be of ``run``.
+
+    ``after``: seconds since the epoch. Children of an earlier start began before its end.
+    """
+    from warmwatch_monitor.sources.script import run_name  # no other reader pays for its imports
+
+    uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
+    least = uptime - (time.time() - after)
+    for pid in proc.pids():
+        with suppress(OSError):  # another user's, or gone
+            if (
+                proc.stat(pid).started_seconds > least
+                and run_name(pid) == run
+                and _TORCH in proc.text(f"{proc.PROC}/{pid}/maps")
+                and not any(map(_has_record, (pid, *proc.ancestors(pid))))
+            ):
+                return True
+    return False
+
+
+def _has_record(pid: int) -> bool:
+    try:
+        return proc.has_open(pid, SLOT)
+    except OSError:  # an ancestor of another user, such as the container's first process
+        return False
 
 
 def in_initial_namespace() -> bool:

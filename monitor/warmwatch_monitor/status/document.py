@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from warmwatch.shared.states import State, least_advanced
 from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
+from warmwatch_monitor.figures.compile import Workers
+from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model import (
     GpuReading,
     ObservedTraining,
@@ -19,7 +21,6 @@ from warmwatch_monitor.model import (
     why_left_out,
 )
 from warmwatch_monitor.model.budgets import LEFT_OUT
-from warmwatch_monitor.published import Workers, copied
 from warmwatch_monitor.status.goals import SETTLED
 from warmwatch_monitor.status.schema import status as schema
 from warmwatch_monitor.status.words.sentence import answer, unattached_evidence
@@ -54,15 +55,15 @@ def status(snapshot: Snapshot, run: str | None = None) -> schema.Status:
         UnknownRunError: no run of that name; the message lists the known runs.
     """
     runs = chosen(snapshot, run)
-    words = answer(snapshot if run is None else replace(snapshot, runs=runs))
+    sentence = answer(snapshot if run is None else replace(snapshot, runs=runs))
     return schema.Status(
         schema_version=schema.SCHEMA_VERSION,
         at=read_at(snapshot),
         compiling=any_compiling(runs),
         warm=all_warm(runs),
         awaited=snapshot.awaited,
-        summary=words.summary,
-        details=list(words.details),
+        summary=sentence.summary,
+        details=list(sentence.details),
         runs=_run_documents(runs),
         observed=[_observed(training) for training in snapshot.observed],
         gpus=[gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],
@@ -84,7 +85,7 @@ def _run_documents(runs: Sequence[RunView]) -> list[schema.Run]:
         return []
     from warmwatch_monitor.status.run import run_document  # loaded with the first run
 
-    return [run_document(one) for one in runs]
+    return [run_document(run) for run in runs]
 
 
 def read_at(snapshot: Snapshot) -> float | None:
@@ -105,12 +106,12 @@ def reached(runs: Sequence[RunView], wanted: str) -> bool:
     changes, too; every other state means that the least advanced run is in it.
     """
     if wanted == SETTLED:
-        living = (one for run in runs for one in run.ranks if one.living)
-        changes = any(one.figures.steps.settled is False for one in living)
+        living = (rank for run in runs for rank in run.ranks if rank.living)
+        changes = any(rank.figures.steps.settled is False for rank in living)
         return all_warm(runs) is True and not changes
     if wanted == State.WARM.value:
         return all_warm(runs) is True
-    return bool(runs) and least_advanced(one.state for one in runs).value == wanted
+    return bool(runs) and least_advanced(view.state for view in runs).value == wanted
 
 
 def chosen(snapshot: Snapshot, run: str | None) -> tuple[RunView, ...]:
@@ -123,15 +124,15 @@ def chosen(snapshot: Snapshot, run: str | None) -> tuple[RunView, ...]:
     """
     if run is None:
         return snapshot.runs
-    found = tuple(view for view in snapshot.runs if view.run == run)
+    runs = tuple(view for view in snapshot.runs if view.run == run)
     called = _full if "@" in run else _plain  # an own name cannot pass for another user's run
-    found = found or tuple(view for view in snapshot.runs if called(view) == run)
-    if not found:
-        known = tuple(view.run for view in snapshot.runs)
+    runs = runs or tuple(view for view in snapshot.runs if called(view) == run)
+    if not runs:
+        names = tuple(view.run for view in snapshot.runs)
         if why := incomplete(snapshot) or why_left_out(snapshot, run):
-            raise UnreadRunError(run, known, why)
-        raise UnknownRunError(run, known)
-    return found
+            raise UnreadRunError(run, names, why)
+        raise UnknownRunError(run, names)
+    return runs
 
 
 def _plain(view: RunView) -> str | None:

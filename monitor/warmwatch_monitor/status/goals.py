@@ -85,7 +85,7 @@ def may_never_end(run: Answer) -> bool:
     """Whether a living rank has a condition that may never end, so that the wait may not either."""
     return any(
         rank["state"] not in ENDED_STATES
-        and any(one["condition"] in MAY_NEVER_END for one in rank["conditions"])
+        and any(condition["condition"] in MAY_NEVER_END for condition in rank["conditions"])
         for rank in run["ranks"]
     )
 

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
 from warmwatch.shared.advice import advice_for
+from warmwatch.shared.breaks import break_remedy, plain_break
 from warmwatch.shared.phrases import place
 from warmwatch.shared.reasons import plain
+from warmwatch_monitor.figures.machine import Process
+from warmwatch_monitor.figures.training import Warmup
+from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model import (
-    CACHES,
     Compilation,
-    Compile,
     Figures,
     FunctionCost,
     LongStep,
@@ -30,18 +32,17 @@ from warmwatch_monitor.model import (
     spread,
 )
 from warmwatch_monitor.model.steps import COUNTED
-from warmwatch_monitor.published import Process, copied
 from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.schema import status as status_schema
-from warmwatch_monitor.status.words.breaks import break_remedy
+from warmwatch_monitor.status.words.caching import dropped, remedy_of_dropped
 from warmwatch_monitor.status.words.conditions import conditions, inefficiencies, remedy_of
 from warmwatch_monitor.status.words.evidence import evidence, is_evaluation, words
 from warmwatch_monitor.status.words.progress import deadline
 from warmwatch_monitor.status.words.repeating import remedy_of_recompile
 from warmwatch_monitor.status.words.requested import remedy, since_seconds
-from warmwatch_monitor.status.words.run import decisive_rank, differences, run_answer
-from warmwatch_monitor.status.words.states import end_of, state_words
+from warmwatch_monitor.status.words.run import decisive_rank, differences, run_answer, title
+from warmwatch_monitor.status.words.states import end_of, qualified_by, state_words
 
 # entries of the lists of ``compile``
 MOST = 10  # functions
@@ -55,7 +56,7 @@ _FX = "inductor_fx"
 
 def run_document(view: RunView) -> status_schema.Run:
     missing = view.missing_ranges
-    words, decisive, stretch = run_answer(view), decisive_rank(view), view.stretch
+    sentence, decisive, stretch = run_answer(view), decisive_rank(view), view.stretch
     return status_schema.Run(
         run=view.run,
         name=view.who.name,
@@ -63,31 +64,36 @@ def run_document(view: RunView) -> status_schema.Run:
         owner_uid=view.who.owner_uid,
         state=view.state,
         state_words=state_words(decisive),
+        qualified_by=qualified_by(decisive),
         decisive_rank=decisive.rank,
         compiling=any_compiling([view]),
         compiling_since=stretch.began_at if stretch else None,
         compiling_seconds=stretch.seconds if stretch else None,
         compiler_seconds=stretch.compiler_seconds if stretch else None,
         warm=all_warm([view]),
-        summary=words.summary,
-        details=list(words.details),
+        summary=sentence.summary,
+        title=title(view),
+        subtitle=sentence.subtitle,
+        clauses=list(sentence.clauses),
         limited_by=view.limited_by,
-        compile_gpu_seconds=_sum(one.compile_gpu_seconds for one in view.ranks),
-        compile_joules=_sum(one.compile_joules for one in view.ranks),
+        compile_gpu_seconds=_sum(rank_view.compile_gpu_seconds for rank_view in view.ranks),
+        compile_joules=_sum(
+            spent.compile_joules for rank_view in view.ranks if (spent := rank_view.energy)
+        ),
         world_size=view.world_size,
         missing_ranks=list(islice(chain.from_iterable(missing), MOST_MISSING_LISTED)),
         missing_ranges=[(gap.start, gap.stop - 1) for gap in missing[:MOST_MISSING_LISTED]],
         missing_count=sum(map(len, missing)),
         skew=_skew(view),
         deadline=deadline(view, decisive),
-        ranks=[rank(one, ended_together=view.ended_together) for one in view.ranks],
+        ranks=[rank(rank_view, ended_together=view.ended_together) for rank_view in view.ranks],
     )
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
     """The sum of the known values; ``None`` if none is known."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None
 
 
 def _skew(view: RunView) -> status_schema.Skew | None:
@@ -96,20 +102,20 @@ def _skew(view: RunView) -> status_schema.Skew | None:
     if len(ranks) < 2:
         return None
     return status_schema.Skew(
-        compile_seconds=spread(ranks, lambda one: one.figures.compile.seconds),
-        compilations=spread(ranks, lambda one: one.figures.compile.graphs_compiled),
-        graphs=spread(ranks, lambda one: one.figures.compile.graphs),
-        recompiles=spread(ranks, lambda one: one.figures.compile.recompiles_total),
-        first_step_at=spread(ranks, lambda one: one.figures.steps.first_at),
-        step_seconds=spread(view.living, lambda one: one.figures.steps.length),
+        compile_seconds=spread(ranks, lambda rank: rank.figures.compile.seconds),
+        compilations=spread(ranks, lambda rank_view: rank_view.figures.compile.compilations),
+        graphs=spread(ranks, lambda item: item.figures.compile.graphs),
+        recompiles=spread(ranks, lambda value: value.figures.compile.recompiles),
+        first_step_at=spread(ranks, lambda entry: entry.figures.steps.first_at),
+        step_seconds=spread(view.living, lambda element: element.figures.steps.length),
         differences=differences(view),
     )
 
 
-def warmup(warmups: Warmups) -> schema.Warmup:
+def warmup(warmups: Warmups) -> Warmup:
     """The latest warm-up, how many there were, and the first one."""
     latest = warmups.latest or WarmupSpan()
-    return schema.Warmup(
+    return Warmup(
         ended=warmups.latest is not None,
         ended_at=latest.ended_at,
         seconds=latest.seconds,
@@ -121,16 +127,9 @@ def warmup(warmups: Warmups) -> schema.Warmup:
 
 def step_seconds(steps: Steps) -> schema.StepSeconds:
     """Lengths of single steps and of clean steps."""
-    return schema.StepSeconds(
-        first=steps.first_seconds,
-        first_at=steps.first_at,
-        last=steps.last_seconds,
-        recent=steps.recent_seconds,
-        recent_steps=steps.recent_count,
-        settled=steps.settled,
-        newest=steps.newest_seconds,
-        newest_steps=steps.newest_count,
-        trend=steps.trend,
+    return copied(
+        steps,
+        schema.StepSeconds,
         median=steps.clean.median,
         p99=steps.clean.p99,
         typical=steps.clean.typical,
@@ -141,15 +140,15 @@ def step_seconds(steps: Steps) -> schema.StepSeconds:
     )
 
 
-def long_step(one: LongStep) -> schema.LongStep:
+def long_step(step: LongStep) -> schema.LongStep:
     """A step that took far longer than usual without compilation, and its known causes."""
     return copied(
-        one,
+        step,
         schema.LongStep,
-        checkpoint_seconds=one.saving_seconds,
-        evaluation_seconds=one.evaluating_seconds,
-        evaluation=is_evaluation(one),
-        words=words(one),
+        checkpoint_seconds=step.saving_seconds,
+        evaluation_seconds=step.evaluating_seconds,
+        evaluation=is_evaluation(step),
+        words=words(step),
     )
 
 
@@ -163,20 +162,18 @@ def batches(steps: Steps) -> schema.Batches | None:
 
 def pauses(view: RankView) -> schema.Pauses:
     """Waits of the training other than compilation."""
-    known, given = view.figures.pauses, batches(view.figures.steps)
+    pauses, given = view.figures.pauses, batches(view.figures.steps)
     return copied(
-        known,
+        pauses,
         schema.Pauses,
         data_seconds=given.wait_seconds if given else None,
-        checkpoint_seconds=known.saving_seconds,
-        evaluation_seconds=known.evaluating_seconds,
     )
 
 
 def cost(steps: Steps) -> schema.Cost:
     """Compile cost so far: how much longer the affected steps took than clean steps."""
     return schema.Cost(
-        first_step_seconds=steps.first_seconds,
+        first_step_seconds=steps.first,
         steady_step_seconds=steps.clean.typical,
         beyond_steady_seconds=beyond_steady_seconds(steps),
         steps_touched=steps.touched.count,
@@ -185,15 +182,15 @@ def cost(steps: Steps) -> schema.Cost:
 
 def baseline(figures: Figures) -> schema.Baseline | None:
     """The eager baseline, if there is one, and the gain from compiling."""
-    eager, known = figures.baseline, figures.gain
+    eager, gain = figures.baseline, figures.gain
     if eager is None:
         return None
     return schema.Baseline(
         steps=eager.steps,
         seconds=eager.seconds,
-        speed_up=known.speed_up if known else None,
-        break_even_steps=known.break_even_steps if known else None,
-        paid_back_at_step=known.paid_back_at if known else None,
+        speed_up=gain.speed_up if gain else None,
+        break_even_steps=gain.break_even_steps if gain else None,
+        paid_back_at_step=gain.paid_back_at if gain else None,
     )
 
 
@@ -212,7 +209,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
         warm_by=judgement.warm_by,
         warmup=warmup(figures.warmups),
         step_seconds=step_seconds(figures.steps),
-        long_steps=[long_step(one) for one in figures.log.long_steps],
+        long_steps=[long_step(step) for step in figures.log.long_steps],
         slower=view.slower,
         slower_periods=list(view.slower_periods),
         limited_by=view.limited_by,
@@ -225,11 +222,11 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
         baseline=baseline(view.figures),
         worth=_worth(view),
         conditions=[
-            schema.Condition(condition=name, words=words, advice=remedy_of(name, view))
-            for name, words in conditions(view)
+            schema.Condition(condition=name, words=clause.text, advice=remedy_of(name, view))
+            for name, clause in conditions(view).items()
         ],
         gpus=list(view.gpu_uuids),
-        energy=_energy(view),
+        energy=view.energy,
         evidence=evidence(view),
         pid=figures.life.pid,
         host=figures.who.host,
@@ -247,7 +244,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
 
 def ending(view: RankView, ended_together: bool | None) -> schema.End | None:
     """Its end; ``None`` while it lives."""
-    ended, life = end_of(view), view.figures.life
+    ended, life, cut_off = end_of(view), view.figures.life, view.figures.compile.open
     if ended is None:
         return None
     return schema.End(
@@ -257,6 +254,8 @@ def ending(view: RankView, ended_together: bool | None) -> schema.End | None:
         place=life.raised,
         signal=life.signal,
         out_of_memory=view.oom_killed,
+        phase=(cut_off.phase or "other") if cut_off else None,
+        compiling_since=cut_off.began_at if cut_off else None,
         ended_together=ended_together,
     )
 
@@ -284,19 +283,6 @@ def _worth(view: RankView) -> schema.Worth | None:
     )
 
 
-def _energy(view: RankView) -> schema.Energy | None:
-    """``covered_seconds`` is the compile time that ``compile_joules`` covers: less than the
-    rank's if the monitor started late.
-    """
-    if view.spending is None:
-        return None
-    return schema.Energy(
-        compile_joules=view.compile_joules,
-        covered_seconds=view.spending.compile_seconds,
-        joules_per_clean_step=view.joules_per_clean_step,
-    )
-
-
 def _memory(memory: Memory | None) -> schema.TorchMemory | None:
     return None if memory is None else schema.TorchMemory(at=memory.at, **memory.bytes)
 
@@ -311,27 +297,27 @@ def functions(costs: Sequence[FunctionCost] | None) -> list[compile_schema.Funct
 
 def _sum_of(rest: Sequence[FunctionCost]) -> compile_schema.Function:
     phases: dict[str, float] = {}
-    for one in rest:
-        for name, seconds in one.cost.phase_seconds.items():
+    for function in rest:
+        for name, seconds in function.cost.phase_seconds.items():
             phases[name] = phases.get(name, 0.0) + seconds
     return compile_schema.Function(
-        others=sum(one.others or 1 for one in rest),
-        compilations=sum(one.compilations for one in rest),
-        failures=sum(one.failures for one in rest),
-        seconds=sum(one.seconds for one in rest),
+        others=sum(cost.others or 1 for cost in rest),
+        compilations=sum(cost.compilations for cost in rest),
+        failures=sum(cost.failures for cost in rest),
+        seconds=sum(cost.seconds for cost in rest),
         phase_seconds=phases,
         slowest_kernels=[],
-        cache_hits=sum(one.cache_hits for one in rest),
-        cache_misses=sum(one.cache_misses for one in rest),
+        cache_hits=sum(cost.cache_hits for cost in rest),
+        cache_misses=sum(cost.cache_misses for cost in rest),
     )
 
 
-def _function(one: FunctionCost) -> compile_schema.Function:
-    cost = one.cost
+def _function(function: FunctionCost) -> compile_schema.Function:
+    cost = function.cost
     return copied(
-        one,
+        function,
         compile_schema.Function,
-        called=called(one.name, one.file, one.line),
+        called=called(function.name, function.file, function.line),
         phase_seconds=dict(cost.phase_seconds),
         ops=cost.ops,
         guards=cost.guards,
@@ -352,8 +338,8 @@ def called(name: str | None, file: str | None, line: int | None) -> str | None:
 
 def compiler(view: RankView) -> compile_schema.Compile:
     """The key ``compile``: the compiler's past and current activity."""
-    compile = view.figures.compile
-    hits, misses, caches = _caches(compile)
+    compile, log = view.figures.compile, view.figures.log
+    graphs = compile.caches[_FX] if compile.caches else None
     slow, more_inefficiencies = inefficiencies(view.figures)
     return copied(
         compile,
@@ -363,80 +349,76 @@ def compiler(view: RankView) -> compile_schema.Compile:
         idle_seconds=view.idle_seconds if view.judgement.compiling else None,
         gpu_seconds=view.compile_gpu_seconds,
         phase_seconds={name: spent for name, spent in compile.phase_seconds.items() if spent},
-        compilations=compile.graphs_compiled,
-        precompiled=None if compile.precompiled is None else list(compile.precompiled),
-        recompiles=compile.recompiles_total,
-        cache_hits=hits,
-        cache_misses=misses,
-        caches=caches,
+        cache_hits=graphs.hits if graphs else None,
+        cache_misses=graphs.misses if graphs else None,
         progress=compile.open.counted if compile.open else None,
         estimate=view.estimate if view.judgement.compiling else None,
         underway=underway(view.figures),
-        functions=functions(view.figures.log.functions),
-        last=_last(view.figures.log.compilations),
-        more_breaks=max(0, len(view.figures.log.breaks) - BREAKS),
-        more_varying=max(0, len(view.figures.log.varying) - VARYING),
+        functions=functions(log.functions),
+        last=_last(log.compilations, log.dearest, log.dearest_seconds),
+        more_breaks=max(0, len(log.breaks) - BREAKS),
+        more_varying=max(0, len(log.varying) - VARYING),
         more_inefficiencies=more_inefficiencies,
         breaks=[
             compile_schema.Break(
-                reason=one.reason,
-                count=one.count,
-                called=called(one.name, one.file, one.line),
-                whole=one.whole,
-                advice=break_remedy(one),
+                reason=plain_break(graph_break.reason) or graph_break.reason,
+                count=graph_break.count,
+                called=called(graph_break.name, graph_break.file, graph_break.line),
+                whole=graph_break.whole,
+                advice=break_remedy(
+                    graph_break.reason, graph_break.hint, library=graph_break.library
+                ),
             )
-            for one in view.figures.log.breaks[:BREAKS]
+            for graph_break in log.breaks[:BREAKS]
         ],
-        varying=[_varying(one) for one in view.figures.log.varying[:VARYING]],
+        varying=[_varying(dim) for dim in log.varying[:VARYING]],
         inefficiencies=slow,
     )
 
 
-def _caches(
-    compile: Compile,
-) -> tuple[int | None, int | None, dict[str, compile_schema.CacheUse] | None]:
-    """Hits and misses of the cache of whole graphs, and of each cache."""
-    hits, misses = compile.cache_hits, compile.cache_misses
-    if hits is None or misses is None:
-        return None, None, None
-    by_name = {
-        name: compile_schema.CacheUse(hits=hits[name], misses=misses[name]) for name in CACHES
-    }
-    return hits[_FX], misses[_FX], by_name
+def _last(
+    compilations: Sequence[Compilation], dearest: Compilation | None, whole: float
+) -> list[compile_schema.PastCompilation]:
+    """The last compilations, each with the total cost of its family, as far as recorded.
 
-
-def _last(known: Sequence[Compilation]) -> list[compile_schema.PastCompilation]:
-    """The last compilations, each with the total cost of its family, as far as recorded."""
+    Before them ``dearest``, which took ``whole`` with its family, if it is an earlier one.
+    """
     totals: dict[int, float] = {}
-    for family in families(known):
-        seconds = [took for at in family if (took := known[at].seconds) is not None]
+    for family in families(compilations):
+        seconds = [took for at in family if (took := compilations[at].seconds) is not None]
         if seconds:
             totals[family[0]] = sum(seconds)
-    first = max(0, len(known) - LAST)
-    return [compilation(known[at], totals.get(at)) for at in range(first, len(known))]
+    first = max(0, len(compilations) - LAST)
+    last = [compilation(compilations[at], totals.get(at)) for at in range(first, len(compilations))]
+    if dearest is None or dearest in compilations[first:]:
+        return last
+    return [compilation(dearest, whole), *last]
 
 
-def compilation(one: Compilation, total: float | None = None) -> compile_schema.PastCompilation:
+def compilation(
+    compilation: Compilation, total: float | None = None
+) -> compile_schema.PastCompilation:
     return copied(
-        one,
+        compilation,
         compile_schema.PastCompilation,
         total_seconds=total,
-        plain=plain(one.reason, one.category, one.of_class),
-        advice=remedy_of_recompile(one),
-        called=called(one.name, one.file, one.line),
+        plain=plain(compilation.reason, compilation.category, compilation.of_class)
+        or dropped(compilation),
+        advice=remedy_of_recompile(compilation) or remedy_of_dropped(compilation),
+        called=called(compilation.name, compilation.file, compilation.line),
     )
 
 
-def _varying(one: VaryingDim) -> compile_schema.Varying:
+def _varying(dim: VaryingDim) -> compile_schema.Varying:
     return copied(
-        one,
+        dim,
         compile_schema.Varying,
-        values=list(one.values),
-        smallest=one.lowest,
-        largest=one.highest,
-        step_seconds_before=one.before_seconds,
-        step_seconds_since=since_seconds(one),
-        words=remedy(one),
+        values=list(dim.values),
+        smallest=dim.lowest,
+        largest=dim.highest,
+        step_seconds_before=dim.before_seconds,
+        step_seconds_since=since_seconds(dim),
+        words=helps.text if (helps := remedy(dim)) else None,
     )
 
 
@@ -450,6 +432,6 @@ def underway(figures: Figures) -> compile_schema.Underway | None:
         what,
         compile_schema.Underway,
         called=called(what.name, what.file, what.line),
-        plain=plain(what.reason, what.category, what.of_class),
-        advice=advice_for(what, after_warm=late),
+        plain=plain(what.reason, what.category, what.of_class) or dropped(what),
+        advice=advice_for(what, after_warm=late) or remedy_of_dropped(what),
     )

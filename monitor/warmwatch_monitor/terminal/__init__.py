@@ -1,5 +1,4 @@
-"""``warmwatch status`` and ``warmwatch runs``: the sentence, the table, the reasons, in a
-terminal.
+"""Tables and reasons of ranks as ``status``, ``runs`` and ``top`` draw them.
 
 A change begins in ``table.py``.
 """

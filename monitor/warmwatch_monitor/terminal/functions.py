@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from warmwatch.shared.phrases import called_from, counted, duration, place
+from warmwatch.shared.phrases import called_from, counted, place, took
 from warmwatch_monitor.output.amounts import cached, if_known, mostly, own_words
 from warmwatch_monitor.terminal.table import line
 
@@ -28,11 +28,13 @@ def functions(runs: Sequence[Answer], width: int) -> list[str]:
 
 
 def _of_run(run: Answer, width: int) -> Iterator[str]:
-    known = [rank for rank in run["ranks"] if rank["compile"].get("functions")]
-    if not known:
+    values = [rank for rank in run["ranks"] if rank["compile"].get("functions")]
+    if not values:
         yield f"{run['run']}: {_none_of(run)}"
         return
-    rank = max(known, key=lambda one: sum(each["seconds"] for each in one["compile"]["functions"]))
+    rank = max(
+        values, key=lambda value: sum(each["seconds"] for each in value["compile"]["functions"])
+    )
     yield f"{run['run']}, rank {rank['rank']}: what each function cost to compile"
     cells = [_HEAD, *map(_row, rank["compile"]["functions"])]
     rows = [dict(zip(_HEAD, row, strict=True)) for row in cells]
@@ -48,9 +50,9 @@ def _of_run(run: Answer, width: int) -> Iterator[str]:
 
 
 def _breaks_and_fallbacks(rank: Answer) -> Iterator[str]:
-    for one in rank["compile"]["breaks"]:
-        where = f" in {one['called']}" if one.get("called") else ""
-        yield f"{counted(one['count'], 'graph break')}{where}: {own_words(one['reason'])}"
+    for value in rank["compile"]["breaks"]:
+        where = f" in {value['called']}" if value.get("called") else ""
+        yield f"{counted(value['count'], 'graph break')}{where}: {own_words(value['reason'])}"
     for held in rank["conditions"]:
         if held["condition"] == "fallback":
             yield held["words"]
@@ -63,23 +65,23 @@ def _none_of(run: Answer) -> str:
     return "no compilation of a function has ended"
 
 
-def _row(one: Answer) -> tuple[str, ...]:
+def _row(values: Answer) -> tuple[str, ...]:
     cells = (
-        _named(one),
-        str(one["compilations"]),
-        duration(one["seconds"]),
-        mostly(one["phase_seconds"]),
-        if_known(str, one["ops"]),
-        if_known(str, one["kernels"]),
-        cached(one["cache_hits"], one["cache_misses"]),
+        _named(values),
+        str(values["compilations"]),
+        took(values["seconds"]),
+        mostly(values["phase_seconds"]),
+        if_known(str, values["ops"]),
+        if_known(str, values["kernels"]),
+        cached(values["cache_hits"], values["cache_misses"]),
     )
     return tuple(cell or _UNKNOWN for cell in cells)
 
 
-def _named(one: Answer) -> str:
-    if one["others"]:
-        return f"{one['others']} others"
-    if one["name"] is None:
+def _named(values: Answer) -> str:
+    if values["others"]:
+        return f"{values['others']} others"
+    if values["name"] is None:
         return "(of no known function)"
-    named = place(one["name"], one["file"], one["line"]).replace("`", "")
-    return named + called_from(one.get("caller"))
+    named = place(values["name"], values["file"], values["line"]).replace("`", "")
+    return named + called_from(values.get("caller"))

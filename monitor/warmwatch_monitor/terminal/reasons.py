@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from warmwatch.shared.phrases import called_from, counted, duration, one_line
+from warmwatch.shared.phrases import called_from, counted, duration, one_line, took
 from warmwatch.shared.phrases import place as place_of
+from warmwatch.shared.states import ENDED, State
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch_monitor.output.states import place
 
 _BREAK, _LIMIT = "graph break", "reached the recompile limit"
+_AGAIN = "compiled again"
+_LONG = 600.0  # seconds
 _MOST = 3  # of each kind: all are in a report
 _LONGEST = 160
 _LONGEST_ADVICE = 400  # longer than each of our texts; the answer may be another version's
@@ -25,60 +30,95 @@ class _Reason(Struct, frozen=True):
     """Why ``times`` recompiles or graph breaks of a rank happened."""
 
     what: str
+    category: str
     about: str
     text: str
     advice: str
     times: int
     seconds: float | None = None
+    when: str = ""
+    run: str = ""
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        return self.what, self.about, self.text
+    def key(self) -> tuple[str, ...]:
+        return self.run, self.what, self.category, self.about, self.text
 
     @property
     def head(self) -> str:
-        """What to write before the text: ``recompiled 3 times in 24 s (shape), `forward` ``."""
+        """What to write before the text: ``recompiled 3 times in 24 s (shape), `forward` ``; a
+        single one with its step and age: ``recompiled in 8 s (shape, step 22, 40 s ago)...``.
+        """
         times = "" if self.times == 1 else f" {self.times} times"
-        took = "" if self.seconds is None else f" in {duration(self.seconds)}"
-        return f"{self.what}{',' if times and self.what == _BREAK else ''}{times}{took}{self.about}"
+        cost = "" if self.seconds is None else f" in {took(self.seconds)}"
+        name = ", ".join(filter(None, [self.category, self.when]))
+        why = f" ({name})" if name else ""
+        comma = "," if times and self.what == _BREAK else ""
+        return f"{self.what}{comma}{times}{cost}{why}{self.about}"
 
 
 def reasons(
-    runs: Sequence[dict[str, Any]], most: int = _MOST, *, remedies: int | None = None
+    runs: Sequence[dict[str, Any]],
+    most: int = _MOST,
+    *,
+    remedies: int | None = None,
+    now: float | None = None,
 ) -> list[tuple[str, str]]:
     """The last ``most`` of each kind, without duplicates, the worst run first, and how many more.
 
     Several may have the same advice: only the last of these has it. ``remedies``: how many to show,
-    those against the most compile time; a line counts the others.
+    those against the most compile time; a line counts the others. ``now``: the recompiles of a run
+    that has been warm for long are one line.
     """
     ordered = sorted(runs, key=lambda run: (place(run["state"]), run["run"]))
-    found = [
-        *_lines(ordered, most, _recompiles, "recompiles", "recompile"),
+    ages = {id(run): age for run in ordered if (age := now and _warm_for(run, now))}
+    recent = [run for run in ordered if id(run) not in ages]
+    pairs = [
+        *_lines(recent, most, partial(_recompiles, now=now), "recompiles", "recompile"),
         *_lines(ordered, most, _breaks, "graph_breaks", "graph break"),
     ]
-    last = {one.advice: at for at, (_, one) in enumerate(found) if one and one.advice}
+    last = {item.advice: at for at, (_, item) in enumerate(pairs) if item and item.advice}
     cost = dict.fromkeys(last, 0.0)
-    for _, one in found:
-        if one and one.advice:
-            cost[one.advice] += one.seconds or 0.0
+    for _, reason in pairs:
+        if reason and reason.advice:
+            cost[reason.advice] += reason.seconds or 0.0
     shown = set(sorted(cost, key=lambda advice: -cost[advice])[:remedies])
     texts = [
-        (words, one_line(one.advice, _LONGEST_ADVICE))
-        if one and one.advice in shown and last[one.advice] == at
-        else (words, "")
-        for at, (words, one) in enumerate(found)
+        (text, one_line(item.advice, _LONGEST_ADVICE))
+        if item and item.advice in shown and last[item.advice] == at
+        else (text, "")
+        for at, (text, item) in enumerate(pairs)
     ]
-    if more := len(cost) - len(shown):
-        texts.append(
-            (f"and {counted(more, 'more remedy', 'more remedies')}: {_report_of(runs)}", "")
-        )
+    hidden = [pairs[at][1] for advice, at in last.items() if advice not in shown]
+    left = Counter(reason.run for reason in hidden if reason)
+    texts += [
+        (f"and {counted(more, 'more remedy', 'more remedies')}: {_report_of(run)}", "")
+        for run, more in left.items()
+    ]
+    for run in ordered:
+        many = max((rank["compile"]["recompiles"] or 0 for rank in run["ranks"]), default=0)
+        if many and (age := ages.get(id(run))):
+            whose = f"{run['run']}: " if len(runs) > 1 else ""
+            before = f"{counted(many, 'recompile')}, none in the last {duration(age)}"
+            texts.append((f"{whose}{before}: {_report_of(run['run'])}", ""))
     return texts
 
 
-def _report_of(runs: Sequence[dict[str, Any]]) -> str:
+def _warm_for(run: dict[str, Any], now: float) -> float | None:
+    """For how long all of its ranks have been warm, if that is long; ``None`` if one has reached
+    the recompile limit, which slows each step.
+    """
+    since = [rank["since"] for rank in run["ranks"] if rank["state"] == State.WARM]
+    last = [value for rank in run["ranks"] for value in rank["compile"].get("last") or ()]
+    if None in since or not since or len(since) < len(run["ranks"]):
+        return None
+    age = now - max(since)
+    return age if age >= _LONG and not any(value.get("at_limit") for value in last) else None
+
+
+def _report_of(run: str) -> str:
     from shlex import quote  # few answers leave something out
 
-    return f"warmwatch report {quote(runs[0]['run']) if len(runs) == 1 else 'RUN'} -v"
+    return f"warmwatch report {quote(run)} -v"
 
 
 def _lines(
@@ -93,70 +133,98 @@ def _lines(
     The line that counts those left out has no reason.
     """
     of_all: dict[tuple[str, ...], _Reason] = {}
-    left_out = 0
+    left_out = Counter[str]()
     for run in runs:
         not_in_answer = 0  # the answer holds the last ones of each rank only
         for rank in run["ranks"]:
             of_rank: dict[tuple[str, ...], _Reason] = {}
-            for one in reasons_of(rank):
-                same = of_rank.get(one.key)
-                of_rank[one.key] = _both(same, one) if same else one
-            in_answer = sum(_counts(one) for one in of_rank.values())
+            for found in reasons_of(rank):
+                value = replace(found, run=run["run"])
+                same = of_rank.get(value.key)
+                of_rank[value.key] = _both(same, value) if same else value
+            in_answer = sum(_counts(entry) for entry in of_rank.values())
             not_in_answer = max(not_in_answer, (rank["compile"].get(total) or 0) - in_answer)
-            for key, one in of_rank.items():
-                of_run = (run["run"], *key)
-                first = of_all.setdefault(of_run, one)
-                of_all[of_run] = max(first, one, key=lambda reason: reason.times)
-        left_out += not_in_answer
-    # the one with advice that cost most is shown in any case, the others newest first
-    dearest = max(of_all, key=lambda key: _worth(of_all[key]), default=None)
-    shown = [*list(of_all)[:most]]
-    if dearest is not None and dearest not in shown and _worth(of_all[dearest]):
-        shown[-1] = dearest
-    every = sorted(of_all.items(), key=lambda item: item[0] not in shown)
-    for (run_name, *_), one in every[:most]:
-        whose = f"{run_name}: " if len(runs) > 1 else ""
-        yield f"{whose}{one.head}: {one_line(one.text, _LONGEST)}", one
-    left_out += sum(_counts(one) for _, one in every[most:])
-    if every and left_out:
-        yield f"and {counted(left_out, f'more {what}')}: {_report_of(runs)}", None
+            for key, value in of_rank.items():
+                first = of_all.setdefault(key, value)
+                of_all[key] = max(first, value, key=lambda reason: reason.times)
+        left_out[run["run"]] += not_in_answer
+    # those with the advice that saves most come first, each part newest first
+    saves = dict.fromkeys((entry.advice for entry in of_all.values()), 0.0)
+    for value in of_all.values():
+        saves[value.advice] += _worth(value)
+    best = max(saves.values(), default=0.0)
+    every = sorted(of_all.values(), key=lambda reason: not best or saves[reason.advice] < best)
+    for value in every[:most]:
+        whose = f"{value.run}: " if len(runs) > 1 else ""
+        yield f"{whose}{value.head}: {one_line(value.text, _LONGEST)}", value
+    for value in every[most:]:
+        left_out[value.run] += _counts(value)
+    for run_name, count in left_out.items():
+        if every and count:
+            yield f"and {counted(count, f'more {what}')}: {_report_of(run_name)}", None
 
 
-def _counts(one: _Reason) -> int:
-    """The recompiles, or graph breaks, that it explains: at the limit PyTorch compiles nothing."""
-    return 0 if one.what == _LIMIT else one.times
+def _counts(reason: _Reason) -> int:
+    """The recompiles, or graph breaks, that it explains: at the limit PyTorch compiles nothing,
+    and what it had dropped is no recompile.
+    """
+    return 0 if reason.what in (_LIMIT, _AGAIN) else reason.times
 
 
-def _worth(one: _Reason) -> float:
+def _worth(reason: _Reason) -> float:
     """Seconds that its advice may save; 0 without any."""
-    return (one.seconds or 0.0) if one.advice else 0.0
+    return (reason.seconds or 0.0) if reason.advice else 0.0
 
 
-def _both(one: _Reason, other: _Reason) -> _Reason:
-    known = [of.seconds for of in (one, other) if of.seconds is not None]
-    return replace(one, times=one.times + other.times, seconds=sum(known) if known else None)
+def _both(item: _Reason, other: _Reason) -> _Reason:
+    values = [reason.seconds for reason in (item, other) if reason.seconds is not None]
+    seconds = sum(values) if values else None
+    return replace(item, times=item.times + other.times, seconds=seconds, when="")
 
 
-def _recompiles(rank: Rank) -> Iterator[_Reason]:
-    for one in reversed(rank["compile"].get("last") or ()):
-        if one["category"] and one["reason"]:
-            about = f" ({one['category']}){_what(one)}"
-            seconds = one.get("total_seconds", one["seconds"])
-            text = one.get("plain") or one["reason"]
-            if one.get("at_limit"):  # nothing was compiled
-                yield _Reason(_LIMIT, about, text, one["advice"] or "", 1)
-            else:
-                what = "compiled" if one["category"] == NEW_INSTANCE else "recompiled"
-                yield _Reason(what, about, text, one["advice"] or "", 1, seconds)
+def _recompiles(rank: Rank, now: float | None) -> Iterator[_Reason]:
+    """Also what PyTorch dropped and compiled again, which has no category."""
+    for value in reversed(rank["compile"].get("last") or ()):
+        text = value.get("plain") or value["reason"]
+        if not text or not (value["category"] or value.get("again")):
+            continue
+        seconds = value.get("total_seconds", value["seconds"])
+        if value.get("at_limit"):  # nothing was compiled
+            what, seconds = _LIMIT, None
+        elif not value["category"]:
+            what = _AGAIN
+        else:
+            what = "compiled" if value["category"] == NEW_INSTANCE else "recompiled"
+        yield _Reason(
+            what=what,
+            category=value["category"] or "",
+            about=_what(value),
+            text=text,
+            advice=value["advice"] or "",
+            times=1,
+            seconds=seconds,
+            when=_when(value, rank, now),
+        )
 
 
-def _what(one: dict[str, Any]) -> str:
-    named = place_of(one["name"], one.get("file"), one.get("line"))
-    return f", {named}{called_from(one.get('caller'))}" if named else ""
+def _when(values: dict[str, Any], rank: Rank, now: float | None) -> str:
+    """``step 22, 40 s ago``: the age of a living rank's; without what is unknown."""
+    before, at = values.get("step"), values.get("ended_at")
+    step = "" if before is None or not rank["steps"] else f"step {before + 1}"
+    if step and values.get("evaluating"):
+        step = f"after step {before}"
+    if at is None or now is None or State(rank["state"]) in ENDED:
+        return step
+    return ", ".join(filter(None, [step, f"{duration(max(0.0, now - at))} ago"]))
+
+
+def _what(values: dict[str, Any]) -> str:
+    named = place_of(values["name"], values.get("file"), values.get("line"))
+    return f", {named}{called_from(values.get('caller'))}" if named else ""
 
 
 def _breaks(rank: Rank) -> Iterator[_Reason]:
-    for one in rank["compile"].get("breaks") or ():
-        left = one.get("whole") and one["called"]
+    for value in rank["compile"].get("breaks") or ():
+        left = value.get("whole") and value["called"]
         whole = f", all of {left} runs eagerly" if left else ""
-        yield _Reason(_BREAK, whole, one["reason"], one.get("advice") or "", one["count"])
+        yield _Reason(_BREAK, "", whole, value["reason"], value.get("advice") or "", value["count"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from warmwatch.shared.phrases import duration, step_length
+from warmwatch.shared.phrases import duration, took
 from warmwatch_monitor.output.amounts import a_step, consecutive, if_known, rates, spans
-from warmwatch_monitor.output.states import STYLES, overview, painted, place
+from warmwatch_monitor.output.states import STYLES, overview, painted, place, recompiles
 from warmwatch_monitor.status.goals import lives
 from warmwatch_monitor.terminal.reasons import reasons
 
@@ -19,7 +19,7 @@ _ALWAYS_APART = 4  # up to this many ranks, each has a row
 _LIKE = 0.1
 _LONGEST_RANGES = 20
 # a warm or eager rank with such a condition is not simply at its real speed
-NOT_AT_SPEED = {"silent": "no step", "slower": "slower"}
+NOT_AT_SPEED = {"exiting": "exiting", "silent": "no step", "slower": "slower"}
 _NOT_PLAINLY_FINISHED = ("interrupted", "detached")  # their state alone looks finished
 
 
@@ -56,13 +56,13 @@ def _rank_groups(ranks: Sequence[Rank], *, every_rank: bool) -> list[list[Rank]]
     return sorted(groups, key=lambda group: (place(group[0]["state"]), group[0]["rank"]))
 
 
-def _agree(one: Rank, other: Rank) -> bool:
+def _agree(values: Rank, other: Rank) -> bool:
     """Whether two rows would show the same."""
     return (
-        _exact(one) == _exact(other)
-        and abs(one["steps"] - other["steps"]) <= 1  # records are read one after another
-        and _near(a_step(one), a_step(other), 0.0)
-        and _near(one["compile"]["seconds"], other["compile"]["seconds"], 0.5)
+        _exact(values) == _exact(other)
+        and abs(values["steps"] - other["steps"]) <= 1  # records are read one after another
+        and _near(a_step(values), a_step(other), 0.0)
+        and _near(values["compile"]["seconds"], other["compile"]["seconds"], 0.5)
     )
 
 
@@ -71,10 +71,10 @@ def _exact(rank: Rank) -> tuple[Any, ...]:
     return rank["state"], _detail(rank), compile["recompiles"], compile["graph_breaks"]
 
 
-def _near(one: float | None, other: float | None, floor: float) -> bool:
-    if one is None or other is None:
-        return one is other
-    return abs(one - other) <= max(floor, _LIKE * max(one, other))
+def _near(value: float | None, other: float | None, floor: float) -> bool:
+    if value is None or other is None:
+        return value is other
+    return abs(value - other) <= max(floor, _LIKE * max(value, other))
 
 
 def _cells(ranks: Sequence[Rank], now: float) -> Row:
@@ -91,13 +91,13 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
         "rank": _ranges([rank["rank"] for rank in ranks]),
         "state": state,
         "detail": _detail(first),
-        "for": brief(max(0.0, now - min(since))) if since else "",
+        "since": brief(max(0.0, now - min(since))) if since else "",
         "steps": str(min(rank["steps"] for rank in ranks)),
         "clean": if_known(str, clean),
-        "a step": step_length(max(lengths)) if len(lengths) == len(ranks) else "",
+        "a step": took(max(lengths)) if len(lengths) == len(ranks) else "",
         "last step": _age(max(ages)) if ages else "",
-        "compiled": brief(compiled) if compiled else "" if unseen else "none",
-        "recompiles": if_known(str, compile["recompiles"]),
+        "compiled": _cost(compiled) if compiled else "" if unseen else "none",
+        "recompiles": if_known(str, recompiles(compile)),
         "breaks": if_known(str, compile["graph_breaks"]),
         "pid": if_known(str, first["pid"]) if len(ranks) == 1 else "",
     }
@@ -107,8 +107,8 @@ def _detail(rank: Rank) -> str:
     """Its current phase, or what qualifies its state; for an ended rank, its end."""
     end = rank.get("end")  # not known for a past moment
     if not end:
-        holds = {one["condition"] for one in rank.get("conditions", ())}
-        instead = next((words for name, words in NOT_AT_SPEED.items() if name in holds), "")
+        holds = {value["condition"] for value in rank.get("conditions", ())}
+        instead = next((text for name, text in NOT_AT_SPEED.items() if name in holds), "")
         return rank["compile"]["phase"] or (instead if rank["state"] in ("warm", "eager") else "")
     if end["how"] in _NOT_PLAINLY_FINISHED:
         return str(end["how"])
@@ -121,11 +121,14 @@ def _detail(rank: Rank) -> str:
     return f"exit code {end['exit_code']}" if end.get("exit_code") else ""
 
 
+def _cost(seconds: float) -> str:
+    """As in a report, but of at most seven characters."""
+    return took(seconds) if seconds < 99.95 else brief(seconds)
+
+
 def brief(seconds: float) -> str:
     """A duration of at most seven characters: ``149 s``, ``119 min``, ``3.2 h``, ``12 d``."""
     hours = seconds / 3600
-    if 119.5 <= seconds < 599.5:
-        return f"{seconds:.0f} s"
     if hours < 2:
         return duration(seconds)
     return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} d"
@@ -153,7 +156,7 @@ _USUAL: Mapping[str, int] = {
     "rank": 4,
     "state": 11,
     "detail": 14,
-    "for": 7,
+    "since": 7,
     "steps": 6,
     "clean": 5,
     "a step": 6,
@@ -165,7 +168,16 @@ _USUAL: Mapping[str, int] = {
 }
 LEFT = frozenset({"run", "state", "detail"})
 # omitted in this order if the width is too small; the others always stay
-_DISPENSABLE = ("pid", "clean", "breaks", "last step", "recompiles", "compiled", "detail", "for")
+_DISPENSABLE = (
+    "pid",
+    "clean",
+    "breaks",
+    "last step",
+    "recompiles",
+    "compiled",
+    "detail",
+    "since",
+)
 _GAP = "  "
 
 
@@ -180,14 +192,14 @@ def lines(
 ) -> list[str]:
     """The whole picture. ``wrap``: break the sentences at ``width`` too; the table always does."""
     text_lines = wrapped(overview(answer), width if wrap else None)
-    for words in answer.get("details", ()):
-        text_lines += wrapped(words, width if wrap else None, indent="  ", hanging="    ")
+    for text in answer.get("details", ()):
+        text_lines += wrapped(text, width if wrap else None, indent="  ", hanging="    ")
     if answer["runs"]:
         text_lines += table(answer["runs"], now, width, colour=colour, every_rank=every_rank)
-    for words in _worth(answer["runs"]):
-        text_lines += wrapped(words, width if wrap else None)
-    for words, advice in reasons(answer["runs"], remedies=1):
-        text_lines += wrapped(words, width if wrap else None)
+    for text in _worth(answer["runs"]):
+        text_lines += wrapped(text, width if wrap else None)
+    for text, advice in reasons(answer["runs"], remedies=1, now=now):
+        text_lines += wrapped(text, width if wrap else None)
         text_lines += wrapped(advice, width if wrap else None, indent="    ") if advice else []
     return text_lines
 
@@ -195,17 +207,17 @@ def lines(
 def _worth(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Each run's recent throughput, from its first rank that has it."""
     for run in runs:
-        known = (one for rank in run["ranks"] if (one := rank.get("worth")))
-        if worth := next(known, None):
+        generator = (value for rank in run["ranks"] if (value := rank.get("worth")))
+        if worth := next(generator, None):
             per_second = worth["tokens_per_second"], worth["samples_per_second"]
-            words = rates(
+            text = rates(
                 *per_second,
                 worth["mfu_ratio"],
                 estimated=worth["estimated"],
                 dtypes=worth.get("dtypes", {}),
             )
-            if words:
-                yield f"{run['run']}: at this speed {words}"
+            if text:
+                yield f"{run['run']}: at this speed {text}"
 
 
 def table(

@@ -43,22 +43,23 @@ KEYS = (
 
 
 class Help(ModalScreen[None]):
-    """The help screen; any key closes it."""
+    """The help screen. It covers the keys of ``Top``, so it quits by itself."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,h,space", "dismiss", show=False)
+        Binding("escape,question_mark,h,space", "dismiss", show=False),
+        Binding("q", "app.quit", show=False),
     ]
 
     def compose(self) -> ComposeResult:
-        words = Text("Keys\n\n", style="bold")
+        parts = Text("Keys\n\n", style="bold")
         for keys, does in KEYS:
-            words.append(f"{keys:<21}", style="bold cyan").append(f"{does}\n", style="not bold")
-        words.append(
+            parts.append(f"{keys:<21}", style="bold cyan").append(f"{does}\n", style="not bold")
+        parts.append(
             "\n░: compile activity. The plots begin with the daemon; without one, with top.\n"
             "What was not measured is blank.",
             style="not bold dim",
         )
-        yield Static(words, id="help")
+        yield Static(parts, id="help")
 
 
 WINDOWS = (120.0, 600.0, 3600.0)
@@ -79,7 +80,8 @@ class Top(App[str]):
     ENABLE_COMMAND_PALETTE = False
     CSS_PATH = "top.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,ctrl+c", "quit", "Quit", key_display="q"),
+        Binding("q", "quit", "Quit", key_display="q"),
+        Binding("ctrl+c", "quit", show=False, priority=True),  # also in the help and the filter
         Binding("enter", "open", "Open", key_display="enter", priority=True),
         Binding("s", "sort", "Sort"),
         Binding("slash", "filter", "Filter", key_display="/", priority=True),
@@ -135,7 +137,9 @@ class Top(App[str]):
         """End with an error; Textual's thread that reads keys calls it with its traceback."""
         from rich.traceback import Traceback
 
-        traces = [one.trace for one in renderables if isinstance(one, Traceback)]
+        traces = [
+            renderable.trace for renderable in renderables if isinstance(renderable, Traceback)
+        ]
         if any(trace.stacks[0].exc_type == UnicodeDecodeError.__name__ for trace in traces):
             self.exit("a typed character is not UTF-8; set the terminal's encoding to UTF-8", 1)
         else:
@@ -205,7 +209,7 @@ class Top(App[str]):
     def _draw_detail(self) -> None:
         self.query_one("#line", Static).update(self._line())
         entry, place = self._chosen(), self.query_one("#detail")
-        words = Text("No run found" if not self._needle else "No run matches the filter")
+        text = Text("No run found" if not self._needle else "No run matches the filter")
         if entry is not None and self._answer is not None:
             window = Window(_made_at(self._answer), WINDOWS[self._window])
             width, height = place.size.width - 1, place.size.height  # one column for the scroll bar
@@ -213,8 +217,8 @@ class Top(App[str]):
             shown = Shown(
                 self._answer, entry, self._history, window, width, height, above, self._opened
             )
-            words = Text("\n").join(detail(shown, self._pane))
-        self.query_one("#words", Static).update(words)
+            text = Text("\n").join(detail(shown, self._pane))
+        self.query_one("#words", Static).update(text)
 
     def _sparks(self) -> list[Text]:
         """Step times of the first rank of each row, if there is room to the right of the list."""
@@ -241,13 +245,13 @@ class Top(App[str]):
 
     def _wrapped(self, details: Iterable[str]) -> list[str]:
         width = self.size.width
-        return [line for words in details for line in wrapped(words, width, "  ", "    ")]
+        return [line for text in details for line in wrapped(text, width, "  ", "    ")]
 
     def _details(self, answer: Answer) -> Sequence[str]:
         """The details above the list, and how many more there are."""
         room = max(0, min(_MOST_DETAIL_LINES, (self.size.height - _ROWS_BEFORE_DETAILS) // 2))
         rows = {run["summary"] for run in answer["runs"]}  # the chosen one has its sentence below
-        details = [words for words in answer.get("details", ()) if words not in rows]
+        details = [text for text in answer.get("details", ()) if text not in rows]
         for shown in range(len(details), 0, -1):
             more = [f"and {len(details) - shown} more"] if shown < len(details) and room > 1 else []
             if len(self._wrapped(lines := [*details[:shown], *more])) <= room:

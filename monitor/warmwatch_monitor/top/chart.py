@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import fmean
 from typing import NamedTuple
 
 from rich.text import Text
@@ -15,7 +15,7 @@ from warmwatch_monitor.top.history import Point, Span
 GUTTER = 16  # columns left of the plots, for names and values
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 SHADE = "░"
-_SPREAD_ROWS, _SPREAD_VALUES = 6, 3  # from these sizes on a plot shows minimum, median and maximum
+_SPREAD_VALUES = 3  # from so many on a plot shows minimum and maximum
 _USUAL_TIMES = 2.5  # a longer time between two points than usual is a gap
 _SHADED, _BAR, _BAR_SHADED = "yellow", "cyan", "yellow"
 
@@ -56,11 +56,11 @@ def chart(
     values = _folded(series, window, columns)
     shaded = _shaded(spans, window, columns)
     top = series.most or _top(values, shaded)
-    gutter = [series.name, series.words(series.points[-1][1]) if series.points else "none seen yet"]
-    spread = list(_spread(series, window, shaded)) if height >= _SPREAD_ROWS else []
-    if height > 2 and top is not None and (series.most or not spread):
-        gutter.append(f"{'of' if series.most else 'peak'} {series.words(top)}")
-    gutter += spread
+    last = f"last {series.words(series.points[-1][1])}" if series.points else "none in view"
+    gutter = [series.name, last]
+    if series.most and height > 2:
+        gutter.append(f"of {series.words(series.most)}")
+    gutter += _spread(series, window)
     drawn = []
     for row in range(height):
         line = Text(f"{gutter[row] if row < len(gutter) else '':<{GUTTER}.{GUTTER - 1}}")
@@ -97,14 +97,14 @@ def axis(window: Window, width: int, spans: Sequence[Span]) -> Text:
 
 
 def _folded(series: Series, window: Window, columns: int) -> list[float | None]:
-    found: list[list[float]] = [[] for _ in range(columns)]
+    groups: list[list[float]] = [[] for _ in range(columns)]
     for at, value in series.points:
         if 0 <= (place := window.column(at, columns)) < columns:
-            found[place].append(value)
+            groups[place].append(value)
     fold = max if series.peaks else fmean
-    values = [fold(values) if values else None for values in found]
+    values = [fold(values) if values else None for values in groups]
     for first, last, value in _between(series.points, window, columns):
-        values[first:last] = [value if one is None else one for one in values[first:last]]
+        values[first:last] = [value if number is None else number for number in values[first:last]]
     return values
 
 
@@ -134,18 +134,20 @@ def _shaded(spans: Sequence[Span], window: Window, columns: int) -> list[bool]:
 
 def _top(values: Sequence[float | None], shaded: Sequence[bool]) -> float | None:
     """The maximum outside of compile intervals, whose peaks would flatten the rest."""
-    known = [value for value in values if value is not None]
+    numbers = [value for value in values if value is not None]
     clean = [v for v, shade in zip(values, shaded, strict=True) if v is not None and not shade]
-    return max(clean or known, default=None)
+    return max(clean or numbers, default=None)
 
 
-def _spread(series: Series, window: Window, shaded: Sequence[bool]) -> Iterator[str]:
-    """Minimum, median and maximum of the points in columns without compile activity."""
-    places = [(window.column(at, len(shaded)), value) for at, value in series.points]
-    clean = [value for at, value in places if 0 <= at < len(shaded) and not shaded[at]]
-    if len(clean) >= _SPREAD_VALUES:
-        for name, value in (("min", min(clean)), ("med", median(clean)), ("max", max(clean))):
-            yield f"{name} {series.words(value)}"
+def _spread(series: Series, window: Window) -> Iterator[str]:
+    """Minimum and maximum of the points in the window.
+
+    No median: it would be that of the polls, and the table has that of the steps.
+    """
+    shown = [value for at, value in series.points if at > window.until - window.seconds]
+    if len(shown) >= _SPREAD_VALUES:
+        yield f"min {series.words(min(shown))}"
+        yield f"max {series.words(max(shown))}"
 
 
 def _cell(

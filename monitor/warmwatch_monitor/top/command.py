@@ -35,11 +35,7 @@ plots show what the daemon has seen, an hour at most; without a daemon they begi
 keys.
 
 \b
-Exit code: 0 you quit
-           1 the screen failed, or a typed character is not UTF-8
-           2 wrong usage, or stdin, stdout or stderr is no terminal
-           5 no run found (--json)
-           6 the daemon or the Prometheus server does not answer
+Exit code: 0 you quit; 1 the screen failed; 2 no terminal; 5 no run (--json); 6 no answer
 """
 
 
@@ -109,7 +105,7 @@ def _receiver(ask: AnswerSource) -> Callable[[], Update]:
 
 def _sample(data: bytes) -> Answer | None:
     try:
-        found = json.loads(data)
+        loads = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    return plain(found) if isinstance(found, dict) else None
+    return plain(loads) if isinstance(loads, dict) else None

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 from rich.style import Style
 from rich.text import Text
 
-from warmwatch.shared.phrases import duration, place, step_length
-from warmwatch_monitor.output.amounts import IN_PROGRESS, LIMITED, if_known
+from warmwatch.shared.phrases import duration, place, took
+from warmwatch_monitor.figures.clauses import Kind
+from warmwatch_monitor.output.amounts import if_known
 from warmwatch_monitor.output.states import PHASE_STYLES, STYLES
+from warmwatch_monitor.output.summary import details_of
 from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.reasons import reasons
 from warmwatch_monitor.terminal.table import wrapped
@@ -25,16 +27,16 @@ _UNKNOWN = "-"
 
 def gpus(answer: Mapping[str, Any], own: frozenset[str], width: int) -> list[Text]:
     """A line for each GPU; a star marks ``own``, those of the chosen rank."""
-    known = answer.get("gpus") or ()
-    if not known:
+    value = answer.get("gpus") or ()
+    if not value:
         return [Text(line, style="dim") for line in _none(answer, width)]
-    rows = [_HEAD, *(_row(gpu, gpu["uuid"] in own) for gpu in known)]
+    rows = [_HEAD, *(_row(gpu, gpu["uuid"] in own) for gpu in value)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
     lines = []
-    gauged = {head for head, of in _GAUGED.items() if any(of(gpu) is not None for gpu in known)}
+    gauged = {head for head, read in _GAUGED.items() if any(read(gpu) is not None for gpu in value)}
     if width < sum(widths) + 2 * len(widths) + len(gauged) * (_GAUGE + 1):
         gauged = set()
-    for row, gpu in zip(rows, (None, *known), strict=True):
+    for row, gpu in zip(rows, (None, *value), strict=True):
         line = Text(style="dim" if gpu is None else "", no_wrap=True)
         for at, (head, text, wide) in enumerate(zip(_HEAD, row, widths, strict=True)):
             line.append("  " if at else "")
@@ -45,7 +47,7 @@ def gpus(answer: Mapping[str, Any], own: frozenset[str], width: int) -> list[Tex
         line.rstrip()
         line.truncate(width, overflow="ellipsis")
         lines.append(line)
-    for gpu in known:
+    for gpu in value:
         trouble = f"GPU {gpu['index']}: {gpu['trouble']}" if gpu["trouble"] else ""
         lines += [Text(line, style="red") for line in wrapped(trouble, width) if line]
     return lines
@@ -102,8 +104,8 @@ def _of(value: float | None, most: float | None, unit: float, name: str) -> str:
     """``686/700 W``."""
     if value is None:
         return _UNKNOWN
-    of = "" if most is None else f"/{most / unit:.0f}"
-    return f"{value / unit:.0f}{of} {name}"
+    capacity = "" if most is None else f"/{most / unit:.0f}"
+    return f"{value / unit:.0f}{capacity} {name}"
 
 
 def _percent(ratio: float) -> str:
@@ -116,7 +118,7 @@ _LEAST_ROWS, _MOST_ROWS, _TALLEST = 2, 8, 16  # of one plot; the tallest if rows
 _BELOW_PLOTS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "evidence": lambda rank: bool(rank["evidence"] or rank["conditions"]),
     "recompiles": lambda rank: bool(
-        any(one["reason"] for one in rank["compile"].get("last") or ())
+        any(value["reason"] for value in rank["compile"].get("last") or ())
         or rank["compile"].get("breaks")
     ),
     "GPUs": lambda rank: bool(rank["gpus"]),
@@ -174,7 +176,7 @@ def heading(shown: Shown) -> list[Text]:
         if cells["detail"]:
             style = PHASE_STYLES.get(cells["detail"], "")
             line.append(" (").append(cells["detail"], style=f"not bold {style}").append(")")
-        line.append(f" for {cells['for']}" if cells["for"] else "", style="not bold")
+        line.append(f", {age} in this state" if (age := cells["since"]) else "", style="not bold")
     where = f"pid {rank['pid']}" if rank["pid"] is not None else ""
     where = ", ".join(filter(None, [where, rank["host"]])) if len(shown.entry.ranks) == 1 else ""
     line.append(f"   {where}", style="not bold dim")
@@ -197,40 +199,40 @@ def _progress(shown: Shown) -> Iterator[Text]:
         return
     done = min(counted["done"], counted["total"])
     left = shown.history.seconds_left((shown.entry.run["run"], shown.rank["rank"]))
-    words = (
+    text = (
         f" {done} of {counted['total']}{f', about {duration(left)} left for these' if left else ''}"
     )
-    words += f"   {what}" if what else ""
-    wide = max(_LEAST_BAR, min(_BAR, shown.width - len(f"{counted['of']} {words}")))
+    text += f"   {what}" if what else ""
+    wide = max(_LEAST_BAR, min(_BAR, shown.width - len(f"{counted['of']} {text}")))
     full = wide * done // counted["total"]
     line = Text(f"{counted['of']} ")
     line.append("█" * full, style="yellow").append("░" * (wide - full), style="dim")
-    yield line.append(words)
+    yield line.append(text)
 
 
 def _plots(shown: Shown) -> list[Text]:
     """The plots, and below them as many of the other panes as fit; the plots get the rest."""
     room, below = shown.height - len(_charts(shown, _MOST_ROWS)), list[Text]()
-    known = shown.known
+    text = shown.known
     for name, has_any in _BELOW_PLOTS.items():
         lines = PANES[name](shown) if has_any(shown.rank) else []
-        new = [one for one in _paragraphs(lines) if _plain(one) not in known]
-        words = [line for one in new for line in one]
-        if words and len(below) + len(words) + 2 <= room:
-            below += [Text(), Text(name, style="bold"), *words]
-            known = " ".join((known, *map(_plain, new)))
+        new = [paragraph for paragraph in _paragraphs(lines) if _plain(paragraph) not in text]
+        parts = [line for texts in new for line in texts]
+        if parts and len(below) + len(parts) + 2 <= room:
+            below += [Text(), Text(name, style="bold"), *parts]
+            text = " ".join((text, *map(_plain, new)))
     return [*_charts(shown._replace(height=shown.height - len(below)), _TALLEST), *below]
 
 
 def _paragraphs(lines: Sequence[Text]) -> list[list[Text]]:
     """Each with the indented lines that continue it."""
-    found: list[list[Text]] = []
+    groups: list[list[Text]] = []
     for line in lines:
-        if found and line.plain.startswith(" "):
-            found[-1].append(line)
+        if groups and line.plain.startswith(" "):
+            groups[-1].append(line)
         else:
-            found.append([line])
-    return found
+            groups.append([line])
+    return groups
 
 
 def _plain(lines: Sequence[Text]) -> str:
@@ -241,15 +243,15 @@ def _charts(shown: Shown, most: int) -> list[Text]:
     """``most``: rows of one plot."""
     whose = shown.entry.run["run"], shown.rank["rank"]
     spans = shown.history.compiling(whose)
-    series = [Series("step time", shown.history.steps(whose), step_length, peaks=True)]
+    series = [Series("step time", shown.history.steps(whose), took, peaks=True)]
     series += _of_gpu(shown)
     rows = (shown.height - 1) // len(series)
     rows = max(_LEAST_ROWS, min(most, rows))
     lines = [
         line
-        for one in series
+        for item in series
         for line in chart(
-            one, spans, shown.window, shown.width, rows if one.points else _LEAST_ROWS
+            item, spans, shown.window, shown.width, rows if item.points else _LEAST_ROWS
         )
     ]
     return [*lines, axis(shown.window, shown.width, spans)]
@@ -257,8 +259,8 @@ def _charts(shown: Shown, most: int) -> list[Text]:
 
 def _of_gpu(shown: Shown) -> Iterator[Series]:
     """Plots of the rank's first GPU, if it has values."""
-    known = {gpu["uuid"]: gpu for gpu in shown.answer.get("gpus", ())}
-    gpu = next((known[uuid] for uuid in shown.rank["gpus"] if uuid in known), None)
+    values = {gpu["uuid"]: gpu for gpu in shown.answer.get("gpus", ())}
+    gpu = next((values[uuid] for uuid in shown.rank["gpus"] if uuid in values), None)
     if gpu is None:
         return
     name, limit = f"GPU {gpu['index']}", gpu["power_limit_watts"]
@@ -272,39 +274,35 @@ def _of_gpu(shown: Shown) -> Iterator[Series]:
 
 def _recompiles(shown: Shown) -> list[Text]:
     texts = []
-    for words, advice in reasons([shown.run], most=_MOST_REASONS):
-        texts += [Text(line) for line in wrapped(words, shown.width)]
+    for text, advice in reasons([shown.run], most=_MOST_REASONS):
+        texts += [Text(line) for line in wrapped(text, shown.width)]
         texts += [
             Text(line, style="green") for line in wrapped(advice, shown.width, "    ") if line
         ]
-    for one in shown.rank["compile"].get("varying") or ():
-        varies = wrapped(one["words"], shown.width) if one["words"] else []
+    for value in shown.rank["compile"].get("varying") or ():
+        varies = wrapped(value["words"], shown.width) if value["words"] else []
         texts += [Text(line, style="green") for line in varies]
     earlier = "earlier " if shown.rank["state"] == "recompiling" else ""
     return texts or [Text(f"no {earlier}recompile and no graph break", style="dim")]
 
 
 def _words(run: Mapping[str, Any], rank: Mapping[str, Any]) -> Iterator[str]:
-    """The run's details and the evidence, without duplicates: a rank's own limit is enough.
-
-    The rank's line shows the activity in progress; samples renew that line, but not the evidence.
-    """
-    details = run.get("details", ())
-    if any(words.startswith(LIMITED) for words in rank["evidence"]):
-        details = [words for words in details if not words.startswith(LIMITED)]
-    for words in dict.fromkeys((*details, *rank["evidence"])):
-        if not words.startswith(IN_PROGRESS):
-            yield words
+    """The run's details and the evidence, without duplicates: a rank's own limit is enough."""
+    own_limit = rank["limited_by"] is not None
+    clauses = (
+        clause
+        for clause in run["clauses"]
+        if not (own_limit and clause["kind"] == Kind.LIMIT.value)
+    )
+    yield from dict.fromkeys((*details_of({"clauses": clauses}), *rank["evidence"]))
 
 
 def _evidence(shown: Shown) -> list[Text]:
     rank = shown.rank
-    texts = [(one["words"], "bold red") for one in rank["conditions"]]
-    red = {words for words, _ in texts}
-    texts += [(words, "") for words in _words(shown.entry.run, rank) if words not in red]
-    return [
-        Text(line, style=style) for words, style in texts for line in wrapped(words, shown.width)
-    ]
+    texts = [(condition["words"], "bold red") for condition in rank["conditions"]]
+    red = {text for text, _ in texts}
+    texts += [(text, "") for text in _words(shown.entry.run, rank) if text not in red]
+    return [Text(line, style=style) for text, style in texts for line in wrapped(text, shown.width)]
 
 
 PANES: Mapping[str, Callable[[Shown], list[Text]]] = {

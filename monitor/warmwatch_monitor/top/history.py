@@ -183,31 +183,31 @@ def _counted(
             if not progress:
                 continue
             whose, what = (run["run"], rank["rank"]), (progress["of"], progress["total"])
-            now, known = (at, float(progress["done"])), before.get((run["run"], rank["rank"]))
-            goes_on = known is not None and known.what == what and now[1] >= known.now[1]
-            yield whose, _Counted(what, known.began if known and goes_on else now, now)
+            now, counted = (at, float(progress["done"])), before.get((run["run"], rank["rank"]))
+            goes_on = counted is not None and counted.what == what and now[1] >= counted.now[1]
+            yield whose, _Counted(what, counted.began if counted and goes_on else now, now)
 
 
 def frames(history: Mapping[str, Any]) -> Iterator[Frame]:
     """One frame for each moment of ``history``, with the ranks and GPUs known then."""
     for place, at in enumerate(history["at"]):
         ranks = {
-            (one["run"], one["rank"]): _rank(one, place)
-            for one in history["ranks"]
-            if one["steps"][place] is not None
+            (rank["run"], rank["rank"]): _rank(rank, place)
+            for rank in history["ranks"]
+            if rank["steps"][place] is not None
         }
         gpus = {
-            one["uuid"]: (one["power_watts"][place], one["utilization_ratio"][place])
-            for one in history["gpus"]
+            value["uuid"]: (value["power_watts"][place], value["utilization_ratio"][place])
+            for value in history["gpus"]
         }
         yield Frame(at, ranks, gpus)
 
 
-def _rank(one: Mapping[str, Any], place: int) -> RankThen:
+def _rank(values: Mapping[str, Any], place: int) -> RankThen:
     """A rank of the history. Its total compile time is not known: infinite, so it never grows."""
     return RankThen(
-        steps=one["steps"][place],
-        last_step=one["step_seconds"][place],
+        steps=values["steps"][place],
+        last_step=values["step_seconds"][place],
         compiled=math.inf,
-        compiling=bool(one["compile_seconds"][place]),
+        compiling=bool(values["compile_seconds"][place]),
     )

@@ -30,12 +30,12 @@ class Listing(NamedTuple):
 
 
 def _since(group: Group) -> float:
-    known = [rank["since"] for rank in group[1] if rank["since"] is not None]
-    return min(known, default=float("inf"))
+    values = [rank["since"] for rank in group[1] if rank["since"] is not None]
+    return min(values, default=float("inf"))
 
 
-def _most(of: Callable[[Mapping[str, Any]], float | None]) -> Callable[[Group], float]:
-    return lambda group: -max(of(rank) or 0.0 for rank in group[1])
+def _most(figure: Callable[[Mapping[str, Any]], float | None]) -> Callable[[Group], float]:
+    return lambda group: -max(figure(rank) or 0.0 for rank in group[1])
 
 
 # sort keys of the rows; ties are sorted by state, run, rank
@@ -74,7 +74,7 @@ def listing(
         for run, ranks in chosen
     ]
     several = len(answer["runs"]) > 1
-    widths = columns([one.cells for one in entries], width, several=several) if entries else {}
+    widths = columns([entry.cells for entry in entries], width, several=several) if entries else {}
     return Listing(entries, widths)
 
 
@@ -90,5 +90,5 @@ def at(entries: Sequence[Entry], key: Key | None) -> int:
 def _holds(group: Group, needle: str) -> bool:
     run, ranks = group
     first = ranks[0]
-    words = (run["run"], first["state"], first["compile"]["phase"] or "", first["host"] or "")
-    return not needle or any(needle in word.casefold() for word in words)
+    parts = (run["run"], first["state"], first["compile"]["phase"] or "", first["host"] or "")
+    return not needle or any(needle in word.casefold() for word in parts)

@@ -34,16 +34,16 @@ def with_sample(answer: Answer, sample: Answer) -> Answer:
     """
     if sample["late_seconds"] is not None or sample["at"] <= (answer.get("at") or 0.0):
         return answer
-    sampled = {one["run"]: one for one in sample["runs"]}
-    ranks = {(one["run"], one["rank"]): one for one in sample["ranks"]}
-    gpus = {one["uuid"]: {name: one[name] for name in _GPU} for one in sample["gpus"]}
+    sampled = {value["run"]: value for value in sample["runs"]}
+    ranks = {(rank["run"], rank["rank"]): rank for rank in sample["ranks"]}
+    gpus = {value["uuid"]: {name: value[name] for name in _GPU} for value in sample["gpus"]}
     runs = [_run(run, sampled.get(run["run"]), ranks) for run in answer["runs"]]
-    words, every = several_of(runs, answer), sampled.keys() == {run["run"] for run in runs}
+    sentence, every = several_of(runs, answer), sampled.keys() == {run["run"] for run in runs}
     return {
         **answer,
         "at": sample["at"],
-        "summary": sample["summary"] if every else words.summary,
-        "details": sample.get("details", []) if every else list(words.details),
+        "summary": sample["summary"] if every else sentence.summary,
+        "details": sample["details"] if every else list(sentence.details),
         "runs": runs,
         "gpus": [{**gpu, **gpus.get(gpu["uuid"], {})} for gpu in answer["gpus"]],
     }
@@ -55,25 +55,27 @@ def _run(
     if sampled_run is None:
         return run
     now = [_rank(rank, ranks.get((run["run"], rank["rank"]))) for rank in run["ranks"]]
-    words = {"summary": sampled_run["summary"], "details": sampled_run.get("details", [])}
-    words["state_words"] = sampled_run.get("state_words", "")  # an older daemon sends none
-    return {**run, **words, "ranks": now}
+    text = {name: sampled_run[name] for name in ("summary", "clauses", "state_words")}
+    return {**run, **text, "ranks": now}
 
 
 def _rank(rank: Answer, now: Answer | None) -> Answer:
     if now is None or now["state"] != rank["state"]:
         return rank
-    compile = {"phase": now["phase"], "seconds": now["compile_seconds"]}
-    if "progress" in now:  # an older daemon sends none: keep the answer's
-        compile["progress"] = now["progress"]
+    compile = {
+        "phase": now["phase"],
+        "seconds": now["compile_seconds"],
+        "progress": now["progress"],
+    }
     steps = {"last": now["step_seconds"]}
-    if now.get("a_step_seconds") is not None:  # the sentence's figure, so that both agree
+    if now["a_step_seconds"] is not None:  # the sentence's figure, so that both agree
         steps["recent"] = now["a_step_seconds"]
     return {
         **rank,
         "steps": now["steps"],
-        **{name: now[name] for name in ("clean_steps", "evidence") if name in now},
+        "clean_steps": now["clean_steps"],
+        "evidence": now["evidence"],
         "step_seconds": {**rank["step_seconds"], **steps},
-        "last_step_age_seconds": now.get("last_step_age_seconds"),  # an older daemon sends none
+        "last_step_age_seconds": now["last_step_age_seconds"],
         "compile": {**rank["compile"], **compile},
     }

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from support.torch_versions import TORCH
+from warmwatch import _guard
 from warmwatch.hooks import registry
 from warmwatch.hooks.dynamo.breaks import MOST_BREAKS, Breaks
 from warmwatch.hooks.dynamo.events import read_counters
 from warmwatch.hooks.installation import Hooks
 from warmwatch.hooks.points import Listener
 from warmwatch.hooks.redaction import graph_break
-from warmwatch_monitor.model import GraphBreak
-from warmwatch_monitor.status.words.breaks import break_remedy
+from warmwatch.shared.breaks import break_remedy, plain_break
 
 torch = pytest.importorskip("torch")
 POINTS = [one for one in registry.POINTS if one[0] in ("events", "compilations")]
@@ -116,8 +117,22 @@ def test_a_break_that_pytorch_does_not_count_is_named_and_its_remedy_cures(
     where = hooks.break_place(text)
     assert (where["name"], where["file"]) == (name, "test_breaks.py")
     assert where.get("whole", False) is whole
-    known = GraphBreak(reason=graph_break(text), count=count, hint=where.get("hint"))
-    assert remedy in (break_remedy(known) or "")
+    known = break_remedy(graph_break(text), where.get("hint"), library=False)
+    assert remedy in (known or "")
+
+
+def test_a_break_of_pytorchs_scheduler_needs_no_remedy(hooks: Hooks) -> None:
+    weight = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(weight.parameters())
+    torch.optim.lr_scheduler.StepLR(optimizer, 10)
+    weight(torch.ones(1, 2)).sum().backward()
+    torch.compile(optimizer.step, backend="eager")()
+    reasons = {graph_break(text): hooks.break_place(text) for text in hooks.graph_breaks()}
+    torch._dynamo.utils.counters.clear()
+    (reason,) = (one for one in reasons if "lr_scheduler.py" in one)
+    words = "a scheduler wraps `SGD.step`, which compiles by itself: nothing to change"
+    assert plain_break(reason) == words
+    assert break_remedy(reason, reasons[reason].get("hint"), library=False) is None
 
 
 def test_other_breaks_are_counted_as_pytorch_counts_them(hooks: Hooks) -> None:
@@ -151,6 +166,47 @@ def test_other_breaks_are_counted_as_pytorch_counts_them(hooks: Hooks) -> None:
         whole(x())
     assert hooks.graph_breaks() == dict(torch._dynamo.utils.counters["graph_break"])
     assert hooks.counters()["graph_breaks"] == 1
+
+
+def test_the_reason_of_a_skipped_frame_is_the_only_text_that_rose() -> None:
+    """As in torch 2.6, whose record has no reason."""
+    raised: dict[str, int] = {"old": 1}
+    breaks = Breaks({"unimplemented": raised}, ())
+
+    def left(**rises: int) -> dict[str, int]:
+        raised.update(rises)
+        breaks.compiled(SimpleNamespace(co_name="f", has_guarded_code=False))
+        return breaks.by_reason()
+
+    assert left() == {}
+    assert left(one=1) == {"one": 1}
+    assert left(one=2, two=1) == {"one": 1}, "PyTorch raised both, and caught one of them"
+    assert left(old=2) == {"one": 1, "old": 1}
+
+
+def test_a_compilation_is_reported_if_its_breaks_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Compilations(Listener):
+        def __init__(self) -> None:
+            self.names: list[str] = []
+
+        def compilation(self, kind: str, values: Mapping[str, Any]) -> None:  # noqa: ARG002
+            self.names.append(values["name"])
+
+    def fails(*_: Any) -> None:
+        raise TypeError("an entry that this version does not know")
+
+    errors: list[str] = []
+    disconnect = _guard.also_connect(lambda where, _: errors.append(where))
+    monkeypatch.setattr(Breaks, "compiled", fails)
+    seen, hooks = Compilations(), Hooks()
+    torch._dynamo.reset()
+    hooks.install(POINTS, seen)
+    branch(cured=True)
+    hooks.uninstall_all()
+    disconnect()
+    assert (seen.names, errors) == (["clipped"], ["hooks.compilations"])
 
 
 def test_what_an_activity_reads_of_graph_breaks_is_bounded() -> None:

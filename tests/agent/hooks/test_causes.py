@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support.torch_versions import TORCH
 from warmwatch.hooks.dynamo import events, recompile_reasons
 from warmwatch.hooks.dynamo.guard_tree import Reader
 from warmwatch.hooks.dynamo.instances import Instances
@@ -228,13 +229,33 @@ def test_a_class_that_is_made_at_each_call_is_no_new_instance(
         kept += [model] * are_kept
         del model, Local
         gc.collect()
+    if are_kept and not TORCH.names_types:
+        assert recorded.causes == [("new_instance", "first compilation of another `Local`")] * 2
+        return
     words = (
         "`self` is of another type than `Local`, a class that a function defines"
-        if are_kept
+        if are_kept or not TORCH.names_freed
         else "the class of `self` was freed, and this is another one"
     )
     assert recorded.causes == [("object_identity", words)] * 2
     assert str(recorded.remedy).startswith("Define the class once, outside of functions and loops")
+
+
+def test_a_freed_gradient_is_the_cause_and_not_the_shape_of_another_parameter(
+    recorded: Recorded,
+) -> None:
+    net = torch.nn.Linear(4, 3)
+    update = torch.compile(
+        lambda p: p.sub_(p.grad * (0.1 if id(p.grad) else 1.0)), backend="eager", dynamic=False
+    )
+    for _ in range(2):
+        net(x(width=4)).sum().backward()
+        with torch.no_grad():
+            for p in net.parameters():
+                update(p)
+        net.zero_grad(set_to_none=True)
+    freed = ("object_identity", "the gradient `p.grad` was freed, and this is a new one")
+    assert recorded.causes == [("shape", "`p`: number of dims went from 2 to 1"), freed, freed]
 
 
 def test_a_changed_size_needs_the_guards_of_no_older_entry(

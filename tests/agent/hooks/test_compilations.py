@@ -72,6 +72,17 @@ def test_only_the_slowest_kernels_are_reported(
     assert slowest(kernels_json) == kernels
 
 
+@pytest.mark.parametrize("reason", [{}, {"recompile_reason": None}], ids=["2.6", "later"])
+def test_what_error_on_recompile_refuses_has_failed_and_is_not_at_the_limit(
+    reason: dict[str, None],
+) -> None:
+    """Of both PyTorch names no function."""
+    record = {"compile_id": "0/1", "is_forward": None, "co_name": None, **reason}
+    refused = entry(SimpleNamespace(**record, fail_type="RecompileError"))
+    assert refused == {"id": "0/1", "failure": "RecompileError"}
+    assert entry(SimpleNamespace(**record, fail_type=None))["at_limit"]
+
+
 def test_the_code_of_an_id_is_of_its_last_function() -> None:
     """Ids restart after ``torch._dynamo.reset()``; enough of them are stored for a training."""
     functions = Compiling()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.ranks import Rank
-from warmwatch.hooks.dynamo.compile_calls import way_of
+from warmwatch.hooks.dynamo.compile_calls import methods_of, way_of
 from warmwatch.shared.user_code import of_value
 
 MODES = {
@@ -81,6 +81,19 @@ def test_a_missing_value_is_unknown() -> None:
 def test_only_the_first_of_many_options_are_reported() -> None:
     _, _, options = requested(inductor(**{f"o{number:03}": number for number in range(500)}))
     assert len(options) == 50
+
+
+def test_a_method_that_calls_torch_compile_itself_is_none_that_a_step_calls() -> None:
+    from torch.nn import Module
+
+    class Loaded(Module):
+        def generate(self) -> None: ...
+
+        def load(self) -> dict[str, Any]:
+            return methods_of(self, sys._getframe())
+
+    assert Loaded().load() == {"methods": ["generate"]}
+    assert methods_of(Loaded(), None) == {"methods": ["generate", "load"]}
 
 
 def test_each_compile_call_is_listed_once_and_the_list_is_bounded() -> None:

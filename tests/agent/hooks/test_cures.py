@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from support.torch_versions import VERSION
 from warmwatch.hooks.dynamo import events, recompile_reasons
 from warmwatch.hooks.points import Listener
 from warmwatch.hooks.redaction import recompile as redacted
@@ -78,6 +79,22 @@ def attribute(*, cured: bool) -> None:
     step(x())
     layer.lora_A = 2.0
     step(x())
+
+
+def attribute_none(*, cured: bool) -> None:
+    class Layer(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = torch.nn.Module()
+            self.block.memory = torch.zeros(4, 4) if cured else None
+
+        def forward(self, x: Any) -> Any:
+            return x * 2 if self.block.memory is None else x + self.block.memory
+
+    layer = Layer()
+    step = compiled(layer)
+    for _ in range(3):
+        layer.block.memory = step(x())
 
 
 def function(*, cured: bool) -> None:
@@ -179,6 +196,23 @@ def backend(*, cured: bool) -> None:
         torch.compile(add, backend=one if cured else made())(x())
 
 
+def adapter(*, cured: bool) -> None:
+    class Adapted(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, base: Any) -> None:
+            super().__init__()
+            self.base, self.added = base, torch.nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return self.base(x) + self.added(x)
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    step = compiled(model)
+    if not cured:
+        step(x())
+    model[0] = Adapted(model[0])
+    step(x())
+
+
 def counter(*, cured: bool) -> None:
     class Block(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -275,6 +309,7 @@ Program = Callable[..., None]
 CURES: list[tuple[Program, str, str, int]] = [
     (mask, "None", "mask of ones", 0),
     (attribute, "`lora_A`", "before the first compiled call", 0),
+    (attribute_none, "`self.block.memory` was None", "a tensor of zeros instead of None", 0),
     (function, "`act` is another function", "one compiled function for each", 0),
     (freed, "freed", "Define the class once", 0),
     (aliased, "are no longer the same object", ".clone()", 0),
@@ -283,6 +318,7 @@ CURES: list[tuple[Program, str, str, int]] = [
     (device, "a torch function mode", "around every call", 0),
     (transform, "torch.func", "torch.compile(torch.func.vmap(f))", 0),
     (backend, "another backend function", "same backend function", 0),
+    (adapter, "is of another type than", "Replace submodules", 0),
     (counter, "block.calls", "allow_unspec_int_on_nn_module", 1),
     (relation, "`g.size(0) <= g.size(1)` no longer holds", "outside of it", 1),
     (closure, "`window` in the closure of `mask_mod` is no longer 3.5", "as a tensor", 0),
@@ -292,18 +328,39 @@ CURES: list[tuple[Program, str, str, int]] = [
 ]
 
 
+# Words of the cause and of the remedy from a PyTorch whose guard says less; `None`: it cannot be
+# told, or the remedy is of a later version.
+_OBJECT = "Pass the same object"
+LESS: dict[str, dict[Program, tuple[str, str] | None]] = {
+    "2.6": {
+        mask: ("`mask` is another object", _OBJECT),
+        function: ("`act` is another object", _OBJECT),
+        keys: ("the length of `of`", "number of items"),
+        names: ("`of` is no longer", "Keep the value"),
+        backend: None,
+        counter: None,
+        new_class: ("first compilation of another `Net`", "make it once"),
+    },
+    "2.11": {freed: ("`of` is of another type than `Config`", "Pass values of one type")},
+}
+
+
 @pytest.mark.parametrize(
     ("program", "cause", "remedy", "stay"), CURES, ids=[one[0].__name__ for one in CURES]
 )
 def test_the_remedy_cures(
     recorded: Recorded, program: Program, cause: str, remedy: str, stay: int
 ) -> None:
+    words = LESS.get(VERSION, {}).get(program, (cause, remedy))
+    if words is None:
+        pytest.skip("this PyTorch does not say it, or has no such setting")
+    cause, remedy = words
     program(cured=True)
     left = list(recorded.said)
     torch._dynamo.reset()
     recorded.said.clear()
     program(cured=False)
     said = recorded.said
-    assert any(cause in str(words) and remedy in str(text) for _, words, text in said), said
+    assert any(cause in str(why) and remedy in str(text) for _, why, text in said), said
     assert len(left) <= stay, left
     assert len(said) > len(left)

@@ -34,6 +34,7 @@ GUARDS = (
     "0/0: list(dict.keys(d)) == [{0}, {1}]   # {2}  # c:\\me\\a.py:2 in <lambda> (HINT: {2})",
     "0/0: a == 1  # {2}\nUser stack trace:\n  File '/home/me/x.py', line 1, in f\n    {2}",
     "0/0: d == {{{0}: 1, 'b': {1}}}  # {2}",
+    "0/0: ___check_obj_id(d[{0}], 94), type=<Ward {2}>  # {2}  # /home/me/x.py:1 in f",
 )
 BREAKS = (
     "call_function BuiltinVariable(print) [ConstantVariable(str: {0})] {{}}",
@@ -88,6 +89,18 @@ def test_a_graph_break_contains_no_string_of_the_user(
         ("0/0: self.lr == 0.1 and self.on == True", None),
         ("0/0: x.device == device(type='cuda', index=0)", None),
         ("0/0: ___check_type_id(x, 94), type=<class '__main__.Batch'>", None),
+        (
+            "0/0: ___check_obj_id(x, 94), type=Patient(7)  # x.of  # /me/a.py:2 in f",
+            "0/0: ___check_obj_id(x, 94), type='...'  # a.py:2 in f",
+        ),
+        (
+            "0/0: ___check_obj_id(x, 94), type=Ward:\n7: Smith",
+            "0/0: ___check_obj_id(x, 94), type='...'",
+        ),
+        (
+            "0/0: ___check_obj_id(x, 94), type=<function f.<locals>.g at 0x7f>",
+            "0/0: ___check_obj_id(x, 94), type=<class 'function'>",
+        ),
         ("0/0: self._modules['head'].training == False", None),
         ("0/0: L['n'] == 3  # n * x  # a.py:2 in f", "0/0: L['n'] == 3  # a.py:2 in f"),
         ("0/0: n == 3  # n * x  # /a.py:2 in <lambda>", "0/0: n == 3  # a.py:2 in <lambda>"),
@@ -174,6 +187,16 @@ def test_the_full_text_remains_if_requested() -> None:
             "Unsupported Tensor.item() call with capture_scalar_outputs=False",
             "Dynamo does not support tracing `Tensor.item()` with config.capture_scalar_outputs",
             "Unsupported Tensor.item() call with capture_scalar_outputs=False",
+        ),
+        (
+            "Attempted to call function marked as skipped",
+            "that the function `Adam.step` in file `/home/u/torch/optim/lr_scheduler.py` should",
+            "Attempted to call function marked as skipped `Adam.step` in lr_scheduler.py",
+        ),
+        (
+            "Attempted to call function marked as skipped",
+            "Dynamo does not know how to trace the builtin `time.perf_counter_ns.` This function",
+            "Attempted to call function marked as skipped `time.perf_counter_ns`",
         ),
         ("Unsupported function call", f"when calling `{SECRET} x`", "Unsupported function call"),
         ("Call of print", "how to trace builtin operator `print`", "Call of print"),

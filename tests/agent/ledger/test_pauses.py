@@ -131,6 +131,37 @@ def test_batches_of_an_evaluation_count_if_nothing_compiles_in_it() -> None:
     assert (counts.evaluation_batches, counts.evaluation_batches_ns) == (10, (5 + 7) * SECOND)
 
 
+@pytest.mark.parametrize("ends_in_save", [False, True])
+def test_a_save_within_an_evaluation_counts_as_saving_only(ends_in_save: bool) -> None:
+    """``eval()``, validation, ``torch.save``, ``train()``: the parts of a report do not overlap."""
+    rank = Rank()
+    hot = record.hot_words(rank.store.buffer)
+    rank.wait(1)
+    rank.step()
+    rank.ledger.pause_began("evaluating", by_eval=True)
+    rank.wait(3)
+    hot[STEPS_INDEX["batches"]] += 3
+    rank.ledger.pause_began("saving")
+    counts = rank.slot().compile
+    assert (counts.evaluating_ns, counts.evaluating_since_ns) == (3 * SECOND, 0)
+    rank.ledger.pause_began("evaluating", by_eval=True)
+    rank.wait(20)
+    if ends_in_save:
+        rank.ledger.pause_ended("evaluating", by_train=True)
+    rank.ledger.pause_ended("saving")
+    if not ends_in_save:
+        assert rank.slot().compile.evaluating_since_ns == rank.now
+        rank.wait(2)
+        rank.ledger.pause_ended("evaluating", by_train=True)
+    rank.wait(1)
+    rank.step()
+    counts, evaluated = rank.slot().compile, 3 if ends_in_save else 5
+    assert (counts.saving_ns, counts.evaluating_ns) == (20 * SECOND, evaluated * SECOND)
+    assert (counts.evaluations, counts.evaluating_since_ns) == (1, 0)
+    assert (counts.evaluation_batches, counts.evaluation_batches_ns) == (3, evaluated * SECOND)
+    assert rank.slot().steps.last_duration_ns == SECOND
+
+
 def test_a_save_after_a_lost_end_starts_from_zero() -> None:
     words = [0] * COMPILE_WORDS
     pauses = PauseCounters(words)

@@ -23,26 +23,35 @@ def python(records: Path, code: str, **env: str) -> subprocess.CompletedProcess[
     )
 
 
-def test_importing_the_agent_imports_neither_torch_nor_dynamo(records: Path) -> None:
-    done = python(
-        records,
-        "import warmwatch.auto, sys; print('torch' in sys.modules);"
-        "import torch; print('torch._dynamo' in sys.modules)",
-    )
-    assert done.stdout.split() == ["False", "False"]
-    assert list(records.iterdir()) == []
+STEP = """
+o = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
+for _ in range(4): o.step()
+"""
+FIRST = f"""
+import os, sys
+import warmwatch.auto
+print("torch" in sys.modules)
+import torch
+print("torch._dynamo" in sys.modules)
+warmwatch.attach(run="x", dtype="bfloat16")
+print(os.listdir(os.environ["WARMWATCH_DIR"]))
+print(*(name for name in sys.modules if name.startswith("warmwatch")))
+{STEP}
+"""
 
 
-def test_before_a_compilation_neither_agent_nor_record_is_imported(
+def test_an_agent_that_attaches_first_imports_nothing_and_has_a_record_from_the_first_step(
     records: Path,
 ) -> None:
-    """Most of an import's time is theirs, and a helper process of a training needs neither."""
-    done = python(
-        records,
-        "import torch, sys, warmwatch; warmwatch.attach(run='x', dtype='bfloat16');"
-        "print(*(name for name in sys.modules if name.startswith('warmwatch')))",
-    )
-    loaded = set(done.stdout.split())
+    """Neither PyTorch, nor its own modules before a step or compilation.
+
+    Most of an import's time is theirs, and a helper process of a training needs neither.
+    """
+    torch, dynamo, written, names = python(records, FIRST).stdout.splitlines()
+    assert (torch, dynamo, written) == ("False", "False", "[]")
+    slot = slots.read(slots.only(records))
+    assert (slot.identity.run, slot.steps.steps) == ("x", 4)
+    loaded = set(names.split())
     assert "warmwatch.lifecycle.attaching" in loaded
     assert not loaded & {
         "warmwatch.lifecycle.agent",
@@ -55,17 +64,6 @@ def test_importing_the_package_attaches_no_hook(records: Path) -> None:
     body = "import warmwatch\ntorch.optim.SGD([torch.zeros(1)])"
     run(records, body, attach=False, plain=True)
     assert list(records.iterdir()) == []
-
-
-STEP = """
-o = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
-for _ in range(4): o.step()
-"""
-
-
-def test_the_agent_attaches_before_torch_is_imported(records: Path) -> None:
-    python(records, f"import warmwatch.auto, torch\n{STEP}")
-    assert slots.read(slots.only(records)).steps.steps == 4
 
 
 @pytest.mark.parametrize("first", ["", "import torch._dynamo", "torch.optim.SGD([torch.zeros(1)])"])

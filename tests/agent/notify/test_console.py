@@ -72,7 +72,7 @@ def test_a_long_compilation_is_reported_with_its_phase(output: Output) -> None:
 
 def test_the_warm_message_has_step_length_and_compile_time(output: Output) -> None:
     announcer().warm()
-    assert output.getvalue() == "warmwatch: warm since step 4, after 2 min; 36 ms a step\n"
+    assert output.getvalue() == "warmwatch: warm since step 4, after 120 s; 36 ms a step\n"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_the_warm_message_without_steps_names_the_reason(
 
 def test_a_function_disabled_by_a_setting_is_not_at_a_limit(output: Output) -> None:
     announcer().fallback({"name": "forward", "setting": "disable"})
-    assert "`forward` runs eagerly" in output.getvalue()
+    assert "calls of `forward` run eagerly" in output.getvalue()
     assert "limit" not in output.getvalue()
 
 
@@ -108,9 +108,9 @@ def test_similar_steps_are_reported_exactly_and_not_by_their_bin(output: Output)
     announcer(slot).warm()
     announcer(slot).ended(End(how="finished"))
     warm, end = output.getvalue().splitlines()
-    assert warm.endswith("; 4.0 s a step")
-    assert end.endswith(", 4.0 s a clean step (whole run)")
-    assert answer(slot, "warm") == "warm since step 4: 4.0 s a step so far; 4 steps"
+    assert warm.endswith("; 4.01 s a step")
+    assert end.endswith(", 4.01 s a clean step (whole run)")
+    assert answer(slot, "warm") == "warm since step 4: 4.01 s a step so far; 4 steps"
 
 
 def test_a_recompile_is_reported_with_reason_and_remedy(output: Output) -> None:
@@ -151,7 +151,7 @@ def test_other_ranks_report_only_problems_and_helpers_no_message(output: Output)
         one.ended(End(how="finished"))
     assert output.getvalue() == ""
     announcer(rank=3).fallback({"name": "forward"})
-    assert output.getvalue().startswith("warmwatch: rank 3: `forward` hit the recompile limit")
+    assert output.getvalue().startswith("warmwatch: rank 3: new inputs of `forward` run eagerly")
     announcer(rank=None).fallback({"name": "forward"})
     assert len(output.getvalue().splitlines()) == 1
 
@@ -170,7 +170,7 @@ def test_a_message_is_logged_if_the_user_set_a_level_of_our_logger(
     with caplog.at_level(logging.INFO, logger="warmwatch"):
         assert console.is_logged()
         announcer(shown=False).warm()
-    assert caplog.messages == ["warm since step 4, after 2 min; 36 ms a step"]
+    assert caplog.messages == ["warm since step 4, after 120 s; 36 ms a step"]
     assert output.getvalue() == ""
 
 
@@ -182,7 +182,7 @@ def test_a_tqdm_bar_is_cleared_for_the_line(output: Output) -> None:
     before, _, _ = output.getvalue().partition("warmwatch: warm")
     drawn = before.rpartition("\r")[2]
     assert drawn.strip() == ""  # the line begins where the bar was wiped away
-    assert "warmwatch: warm since step 4, after 2 min; 36 ms a step\n" in output.getvalue()
+    assert "warmwatch: warm since step 4, after 120 s; 36 ms a step\n" in output.getvalue()
 
 
 def test_a_failing_handler_does_not_stop_the_stream_and_vice_versa(
@@ -190,7 +190,7 @@ def test_a_failing_handler_does_not_stop_the_stream_and_vice_versa(
 ) -> None:
     reported: list[str] = []
     monkeypatch.setattr(_guard, "_sink", lambda where, _error: reported.append(where))
-    words = "warm since step 4, after 2 min; 36 ms a step"
+    words = "warm since step 4, after 120 s; 36 ms a step"
     with caplog.at_level(logging.INFO, logger="warmwatch"):
         with monkeypatch.context() as refusing:
             refusing.setattr(sys.stderr, "write", None)
@@ -206,13 +206,43 @@ def test_a_failing_handler_does_not_stop_the_stream_and_vice_versa(
     assert reported == ["say", "say"]
 
 
-def test_a_failing_stream_is_a_counted_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_the_program_closed_is_no_error_of_the_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     reported: list[str] = []
     monkeypatch.setattr(_guard, "_sink", lambda where, _error: reported.append(where))
-    closed = io.StringIO()
-    closed.close()
-    monkeypatch.setattr(sys, "stderr", closed)
-    announcer().warm()
-    monkeypatch.setattr(sys, "stderr", None)
-    announcer().warm()
-    assert reported == ["say"]
+    (closed := io.StringIO()).close()
+    for stdout, stderr in ((closed, io.StringIO()), (io.StringIO(), closed), (_Terminal(), None)):
+        monkeypatch.setattr(sys, "stdout", stdout)
+        monkeypatch.setattr(sys, "stderr", stderr)
+        announcer().attached()
+        announcer().warm()
+    assert reported == []
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("rank", [0, 1, None])
+@pytest.mark.parametrize("out", [_Terminal(), io.StringIO(), None])
+def test_a_terminal_gets_one_line_with_the_name_of_the_run(
+    monkeypatch: pytest.MonkeyPatch, out: io.StringIO | None, rank: int | None
+) -> None:
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", error := _Terminal())
+    announcer(rank=rank, shown=False).attached()
+    line = "warmwatch: run gpt2; in another terminal: warmwatch status gpt2\n"
+    assert error.getvalue() == (line if rank == 0 and isinstance(out, _Terminal) else "")
+
+
+def test_a_stream_of_the_program_without_isatty_is_no_error_of_the_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reported: list[str] = []
+    monkeypatch.setattr(_guard, "_sink", lambda where, _error: reported.append(where))
+    monkeypatch.setattr(sys, "stdout", object())
+    monkeypatch.setattr(sys, "stderr", _Terminal())
+    announcer().attached()
+    assert reported == []

@@ -13,7 +13,7 @@ import pytest
 from support import slots
 from support.trainings import environment
 from warmwatch.process.identity import identify
-from warmwatch.process.run_name import launcher_run, program_name
+from warmwatch.shared.run_name import launcher_run, program_name
 
 TORCHRUN = {
     "RANK": "5",
@@ -66,6 +66,28 @@ def test_the_launcher_s_variables_identify_a_process(
     known = identify(environ, run="train")
     assert (known.launcher, launcher_run(environ) or "train") == (launcher, run)
     assert (known.rank, known.local_rank, known.world_size) == (rank, local_rank, world_size)
+
+
+LONG = "x" * 101
+
+
+def test_labels_are_what_the_environment_names_within_bounds() -> None:
+    nodes = {"NODE_NAME": "n1", "SLURMD_NODENAME": "n2", "HOME": "/h"}
+    named = {**SLURM, **nodes, "POD_NAME": "gpt2-0", "SLURM_JOB_PARTITION": "h100"}
+    assert identify(named, run="train").labels == {
+        "slurm_job": "4242",
+        "slurm_partition": "h100",
+        "pod": "gpt2-0",
+        "node": "n1",
+    }
+    for value in ("", LONG, "tr\nain", "caf\u00e9"):
+        assert identify({"POD_NAME": value}, run="train").labels == {}
+
+
+def test_two_tasks_of_skypilot_with_one_script_are_two_runs() -> None:
+    """On two clusters, whose Ray numbers both jobs alike."""
+    tasks = [{**RAY, "SKYPILOT_TASK_ID": f"sky-2026-10-0{day}_train_{day}-0"} for day in (1, 2)]
+    assert [launcher_run(one) for one in tasks] == [one["SKYPILOT_TASK_ID"] for one in tasks]
 
 
 def test_a_batch_script_that_starts_one_process_is_not_a_world_of_all_tasks() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,11 +18,14 @@ from support.filesystems import NotHereError, mounted
 from support.records import environment
 from warmwatch.recorder import files as _record_files
 from warmwatch.recorder import writer as _writer
+from warmwatch.recorder.descriptors import line_of
 from warmwatch.recorder.disk_flusher import DiskFlusher
 from warmwatch.recorder.files import Files, create
 from warmwatch.recorder.writer import Writer
 from warmwatch.shared import record
 from warmwatch.shared.record import Header, Identity
+from warmwatch_monitor.model.journal import Ended, Recompile
+from warmwatch_monitor.sources.records.journal_lines import parse
 
 HEADER = Header(warm_steps=3, attached_ns=1, attached_epoch_ns=1)
 ROOM, LINES = 1000, 100
@@ -42,6 +46,34 @@ def opened(place: Path) -> Writer:
     writer = Writer()
     writer.open([str(place)], HEADER, Identity(run="t"), named=True)
     return writer
+
+
+def test_a_name_of_any_length_leaves_room_for_other_lines_and_is_read_by_monitors(
+    place: Path,
+) -> None:
+    writer = opened(place)
+    for kind in ("recompile", "exit"):
+        writer.note(kind, 1, {"name": "A" * 1_000_000, "file": "B" * 1_000_000}, essential=True)
+    assert writer.flush(60)
+    lines = journal(place).splitlines()
+    read = [parse(line) for line in lines]
+    assert [type(entry) for entry in read] == [Recompile, Ended]
+
+
+def test_packed_data_is_written_whole(place: Path) -> None:
+    data = "x" * 48 * 1024
+    line = line_of("cache", 0, {"packed": data, "reason": data})
+    assert json.loads(line)["packed"] == data
+    assert len(json.loads(line)["reason"]) == 4_000
+
+
+def test_a_name_that_is_no_unicode_is_read_by_monitors(place: Path) -> None:
+    writer = opened(place)
+    writer.note("recompile", 1, {"name": "f", "file": "tr\udcffin\x1b.py", "reason": "größer"})
+    assert writer.flush(60)
+    (entry,) = (parse(line) for line in journal(place).splitlines())
+    assert isinstance(entry, Recompile)
+    assert (entry.file, entry.reason) == ("tr?in\\x1b.py", "größer")
 
 
 def test_a_full_journal_takes_only_essential_lines(
@@ -116,8 +148,8 @@ def test_a_journal_may_use_a_64th_of_the_free_space_of_its_filesystem() -> None:
             there = os.statvfs(disk.place)
             share = there.f_bavail * there.f_frsize // 64
             writer = opened(disk.place / "records")
-            for number in range(share // 10_000 + 20):
-                writer.note("compilation", number, {"reason": "x" * 10_000})
+            for number in range(share // 4_000 + 20):
+                writer.note("compilation", number, {"reason": "x" * 4_000})
             writer.note("exit", 0, {}, essential=True)
             folder = slots.only(disk.place / "records")
             size = (folder / record.JOURNAL).stat().st_size

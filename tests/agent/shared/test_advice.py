@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from support import slots
 from support.trainings import result_of
 from warmwatch.shared.advice import advice, cause
-from warmwatch_monitor.sources.records import journal_lines
+from warmwatch.shared.breaks import break_remedy
+from warmwatch_monitor.model.journal import Compilation
 
 MARK = "maybe_mark_dynamic"
 FOUR, FIVE = (
@@ -24,6 +26,8 @@ PARAMETER = (
     "0/0: tensor 'self._parameters['weight']' size mismatch at index 0. expected 4, actual 6. "
     "Guard failed on a parameter, consider"
 )
+# A parameter that is passed to the function: its sizes are static, too.
+ARGUMENT = PARAMETER.replace("self._parameters['weight']", "p")
 
 
 @pytest.mark.parametrize(
@@ -52,6 +56,9 @@ PARAMETER = (
         ("0/0: tensor 'x' rank mismatch. expected 2, actual 3", None, "same number of dims"),
         (PARAMETER, None, "force_parameter_static_shapes"),
         (PARAMETER.replace("parameters", "buffers"), None, "force_parameter_static_shapes"),
+        (ARGUMENT, None, "force_parameter_static_shapes"),
+        (f"{ARGUMENT}\n{ARGUMENT.replace('4', '5')}", None, "force_parameter_static_shapes"),
+        (ARGUMENT, False, "and leave dynamic=False out"),
     ],
 )
 def test_the_advice_for_a_size_follows_from_its_guard(
@@ -91,11 +98,14 @@ def test_the_advice_says_whether_other_sizes_will_recompile(
         ('mode == "train"', "Keep the value that changes the same"),
         ("L['causal'] == True", "Keep the value that changes the same"),
         ("L['mask'] == None", "Keep the value that changes the same"),
+        ("L['names'] == {'...'}", "Keep the value that changes the same"),
+        ("L['size'] == (4, 4)", "Keep the value that changes the same"),
         ("L['dtype'] == torch.float32", "Keep the value that changes the same"),
         ("L['___stack0'] == 12.5", "comes from a graph break"),
         ("___stack1 == '...'", "comes from a graph break"),
         ("L['packed']['...'] == 31868", "PyTorch treats an integer as dynamic"),
         ("L['weight'] == 0.5", "as a tensor"),
+        ("L['weight'] == -inf", "as a tensor"),
         ("L['x'].step == -3  # mode == 'a'", "as a tensor"),
     ],
 )
@@ -104,6 +114,24 @@ def test_the_advice_for_a_value_follows_from_its_guard(guard: str, words: str) -
     assert text is not None
     assert words in text
     assert ("number" in text) is (words == "as a tensor")
+
+
+@pytest.mark.parametrize(
+    ("guard", "late"),
+    [
+        ("self.param_groups[0]['betas'][0] == 0.95", "cycle_momentum=False"),
+        ("self._modules['block'].calls == 3", "allow_unspec_int_on_nn_module"),
+        ("self.cache is None", "zeros instead of None"),
+        ("not hasattr(self, 'lora_A')", "before the first compiled call"),
+    ],
+)
+def test_what_avoids_a_recompile_anywhere_is_the_remedy_in_the_warm_up_too(
+    guard: str, late: str
+) -> None:
+    early = advice("python_value", "forward", f"0/0: {guard}", after_warm=False)
+    assert early is not None
+    assert late in early
+    assert advice("python_value", "forward", "0/0: mask is None", after_warm=False) is None
 
 
 def test_values_that_need_other_remedies_are_other_causes() -> None:
@@ -143,7 +171,7 @@ result([
 def test_the_advice_to_mark_a_size_appears_only_if_it_saves_recompiles(records: Path) -> None:
     done = result_of(records, SIZES)
     lines = [
-        journal_lines.compilation(event)
+        msgspec.convert(event, Compilation)
         for event in slots.events(slots.only(records))
         if event["event"] == "compilation" and "category" in event
     ]
@@ -184,3 +212,15 @@ def test_another_tensor_class_needs_one_type_not_one_object() -> None:
     )
     assert said is not None
     assert "one type" in said
+
+
+def test_a_remedy_names_the_environment_variable_that_sets_it() -> None:
+    """The setting may come from it, and needs no edit with it."""
+    assert "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_SHAPES=0" in str(
+        advice("shape", "forward", FOUR, dynamic=False)
+    )
+    for reason, variable in (
+        ("Unsupported Tensor.item() call", "TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS=1"),
+        ("Dynamic shape operator", "TORCHDYNAMO_CAPTURE_DYNAMIC_OUTPUT_SHAPE_OPS=1"),
+    ):
+        assert variable in str(break_remedy(reason, None, library=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -13,6 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from support.records import environment
+from warmwatch.process.settings import Settings
+from warmwatch.recorder.own_record import OwnRecord
+from warmwatch.recorder.worker_entry import folder_of_parent
 from warmwatch.shared import places
 
 NOBODY = 65534
@@ -172,3 +176,21 @@ def test_scarce_memory_is_left_to_data_workers(
     monkeypatch.setattr(os, "statvfs", lambda _: room)
     problem = places.obstacle("/dev/shm/warmwatch-0", os, chosen=False)
     assert ("are left in /dev/shm" in (problem or "")) == scarce
+
+
+def test_a_relative_directory_stays_where_the_training_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scripts change the working directory, Hydra's for example; spawned children start there."""
+    monkeypatch.setenv("WARMWATCH_DIR", "records")
+    monkeypatch.setattr(multiprocessing.process, "ORIGINAL_DIR", str(tmp_path))
+    (tmp_path / "outputs").mkdir()
+    monkeypatch.chdir(tmp_path / "outputs")
+    own = OwnRecord(Settings(), version="0", options={"run": "t"}, attached=(1, 1))
+    own.open((), ())
+    own.close()
+    (made,) = (tmp_path / "records").iterdir()
+    monkeypatch.setattr(
+        multiprocessing, "parent_process", lambda: SimpleNamespace(pid=os.getpid(), name="")
+    )
+    assert folder_of_parent() == made

@@ -29,6 +29,9 @@ PLAIN = {
     "0/0: tensor 'self.cache' size mismatch at index 0. expected 4, actual 8": (
         "`self.cache`: dim 0 went from 4 to 8"
     ),
+    "0/0: Unexpected recompilation: runtime guards failed even though they passed": (
+        "PyTorch found no guard that failed; if you pressed Ctrl-C, PyTorch lost it: press it again"
+    ),
     "n: expected 4096, actual 8192": "`n` went from 4096 to 8192",
     "dtype of x: expected float32, actual bfloat16": "dtype of `x` went from float32 to bfloat16",
     "alignment of n: expected a multiple of 16, actual absent\nBLOCK: expected 1, actual 2": (
@@ -74,6 +77,22 @@ PLAIN = {
     "0/0: tensor 's._parameters['w']' size mismatch at index 0. expected 4, actual 5. Guard failed "
     "on a parameter, consider using torch._dynamo.config.force_parameter_static_shapes = False "
     "to allow dynamism on parameters.": "`s.w`: dim 0 went from 4 to 5",
+    "0/0: tensor 'p' size mismatch at index 0. expected 4, actual 5. Guard failed on a parameter, "
+    "consider using torch._dynamo.config": "`p`: dim 0 went from 4 to 5",  # no batch
+    "0/0: tensor 'p' stride mismatch at index 0. expected 4, actual 1. Guard failed on a "
+    "parameter, consider using torch._dynamo.config": "`p`: stride of dim 0 went from 4 to 1",
+    "1/0: ___stack4[0] == 2  # torch.split(y, n.tolist())": (
+        "a value from before the graph break is no longer 2"
+    ),
+    "1/0: tensor '___stack0[1]' size mismatch at index 0. expected 4, actual 5": (
+        "a tensor from before the graph break: dim 0 went from 4 to 5"
+    ),
+    "0/2: self.state[list(dict.keys(self.state))[0]]['step'] == 1": (
+        "`self.state['...']['step']` is no longer 1"
+    ),
+    "0/2: L['self'].state[list(L['self'].state.keys())[0]]['step'] == 1": (
+        "`self.state['...']['step']` is no longer 1"
+    ),
     "0/0: x.size()[1] == x.size()[0]  # duck sizing added this equality": (
         "dim 1 of `x` and dim 0 of `x` are no longer equal"
     ),
@@ -84,20 +103,20 @@ PLAIN = {
         "the setting of deterministic algorithms changed"
     ),
     "0/0: GLOBAL_STATE changed: something_new ": "a global setting of PyTorch changed",
-    f"0/1: 2 <= x.size()[0] <= 5  {USER}": "`x`: dim 0 is outside what was compiled (2 to 5)",
-    f"0/1: 33 <= x.size()[0]  {USER}": "`x`: dim 0 is outside what was compiled",
+    f"0/1: 2 <= x.size()[0] <= 5  {USER}": "`x`: dim 0 left the compiled range (2 to 5)",
+    f"0/1: 33 <= x.size()[0]  {USER}": "`x`: dim 0 left the compiled range",
     "0/1: 2 <= args[0].size()[0] <= 4096  # return F.linear(input)  # linear.py:134 in forward\n"
     "0/0: tensor 'args[0]' size mismatch at index 0. expected 32, actual 1": (
         "batch size (dim 0 of `args[0]`) is 1, which PyTorch compiles separately"
     ),
     "0/1: 2 <= L['x'].size()[1] <= 5\n0/0: tensor 'L['x']' size mismatch at index 0. "
     "expected 2, actual 3\n0/0: tensor 'L['x']' size mismatch at index 1. expected 4, actual 9": (
-        "`x`: dim 1 is 9, outside what was compiled (2 to 5)"
+        "`x`: dim 1 is 9, outside the compiled range (2 to 5)"
     ),
     "0/1: 2 <= x.size()[0] <= 5\n0/0: tensor 'y' size mismatch at index 0. expected 4, actual 9": (
-        "`x`: dim 0 is outside what was compiled (2 to 5)"
+        "`x`: dim 0 left the compiled range (2 to 5)"
     ),
-    "0/0: Eq(s0, 4)": "a size is outside what was compiled",
+    "0/0: Eq(s0, 4)": "a size left the compiled range",
     "0/0: self.training == False": "the module went from eval() to train()",
     "0/0: L['self'].training == True": "the module went from train() to eval()",
     "0/0: self.n == 1  # with torch.autocast('cpu', enabled=n > 0):": "`self.n` is no longer 1",

@@ -82,24 +82,6 @@ def test_with_gpus_steps_from_before_a_recompile_are_no_part_of_a_mean(
     assert total / count == pytest.approx(after[1] * SECOND, rel=0.02)
 
 
-def test_with_gpus_a_record_of_an_older_agent_has_no_mean_over_earlier_code() -> None:
-    """A thousand eager steps, then the first compilation: it stores no sum of those before."""
-    rank = Rank()
-    rank.step()
-    steps(rank, 1000, 0.026)
-    rank.ledger.begin("dynamo")
-    rank.wait(5)
-    rank.ledger.end("dynamo")
-    steps(rank, 100, 0.02)
-    slot = rank.slot()
-    assert slot.compile.warmups == 1
-    slot = slot._replace(identity=slot.identity._replace(gpus=("GPU-0",)))
-    older = slot._replace(compile=slot.compile._replace(clean_sum_before_ns=0))
-    assert older.clean_since_activity == (0, 0)
-    assert older.recent_step_ns == pytest.approx(20 * MS, rel=0.02)
-    assert slot.recent_step_ns == pytest.approx(20 * MS, rel=0.02)
-
-
 def test_the_recent_speed_is_the_median_of_the_last_64_steps_of_the_last_minute() -> None:
     rank = warm()
     lengths = [0.02 + (n % 7) / 1000 for n in range(300)]

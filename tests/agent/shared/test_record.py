@@ -17,10 +17,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from warmwatch.shared import places, record, values
+from warmwatch.shared.closed_lists import COMPILE_CACHES
+from warmwatch.shared.deployment import LABELS
 from warmwatch.shared.record import Header, Identity, StepCounts, Warmup
 from warmwatch.shared.record import identity as record_identity
 from warmwatch.shared.record.counters import flatten
-from warmwatch.shared.record.facts import COMPILE_CACHES
 from warmwatch.shared.record.sealed_blocks import Block, newest, store, unseal
 from warmwatch.shared.values import printable
 
@@ -59,20 +60,51 @@ def read(data: bytes) -> record.Slot:
 DISTINCT = range(1001, 1001 + record.COMPILE_WORDS)  # two swapped fields show
 
 
-def test_the_layout_of_version_5_is_pinned() -> None:
-    assert (record.VERSION, record.READABLE, record.SIZE) == (5, (4, 5), 24576)
+def test_the_layout_of_version_1_is_pinned() -> None:
+    assert (record.VERSION, record.SIZE) == (1, 24576)
     data = image(DISTINCT, bins=range(record.BINS))
-    assert struct.unpack_from("<8sIIQQQ", data) == (b"WARMWTCH", 5, 24576, 3, 5, 7)
-    offsets = (record.STEPS_OFFSET, record.LAYOUT_OFFSET, record.CLEAN_BINS_OFFSET)
-    assert offsets == (64, 4032, 4096)
+    assert struct.unpack_from("<8sIIQQQ", data) == (b"WARMWTCH", 1, 24576, 3, 5, 7)
+    assert (record.STEPS_OFFSET, record.CLEAN_BINS_OFFSET) == (64, 4096)
     assert (record.COMPILE_BINS_OFFSET, record.HOT_END) == (8192, 12288)
-    assert struct.unpack_from("<3I", data, 4032) == (record.COMPILE_WORDS, 2048, 4096)
-    lengths = zip(data[4044:4053], (4, 4, 10, 8, 8, 11, 3, 3, 4), strict=True)
-    assert all(now >= then for now, then in lengths), "a list may only grow"
     assert struct.unpack_from("<QQ", data, record.COMPILE_BLOCK.place(2)) == (
         2,
         8 * record.COMPILE_WORDS,
     )
+
+
+def test_the_ring_of_the_last_steps_is_behind_the_clean_bins() -> None:
+    data = image(bins=(9,) * record.BINS, touched=(9,) * record.BINS, steps=StepCounts(steps=2))
+    ring = record.ring(data)
+    ring[0], ring[1], ring[-1] = 70, 80, 90
+    assert struct.unpack_from("<2Q", data, 7680) == (70, 80)
+    assert struct.unpack_from("<2Q", data, 8184) == (90, 9)
+    slot = read(data)
+    assert slot.recent == (80, 70)
+    assert slot.steps.last_duration_ns == 80
+    record.hot_words(data)[record.STEPS_INDEX["steps"]] = 1
+    assert read(data).steps.last_duration_ns == 70
+
+
+def test_the_identity_is_read_alone_too_and_a_blank_slot_has_counted_nothing() -> None:
+    assert record.unpack_identity(bytes(image(identity=RUN))) == RUN
+    blank = record.blank()
+    packed = record.pack_header(HEADER)
+    blank[: len(packed)] = packed
+    record.store_identity(blank, RUN)
+    slot = read(blank)
+    assert (slot.compile, slot.steps) == (record.CompileCounts(), StepCounts())
+
+
+def test_a_field_that_a_newer_agent_appended_is_ignored() -> None:
+    data = image(DISTINCT)
+    before = read(data).compile
+    words = struct.pack(f"<{record.COMPILE_WORDS + 3}Q", *DISTINCT, 7, 8, 9)
+    store(data, record.COMPILE_BLOCK, words)
+    assert read(data).compile == before
+    store(data, record.COMPILE_BLOCK, words[: 8 * record.COMPILE_WORDS - 8])
+    store(data, record.COMPILE_BLOCK, words[: 8 * record.COMPILE_WORDS - 8])
+    with pytest.raises(record.RecordError, match="its compile block has"):
+        read(data)
 
 
 def pinned(names: object) -> str:
@@ -80,7 +112,7 @@ def pinned(names: object) -> str:
 
 
 def test_fields_are_only_appended() -> None:
-    """Those that version 5 began with are the first, in this order."""
+    """Those that version 1 began with are the first, in this order."""
     steps, compile, identity = (
         list(kind._fields) for kind in (StepCounts, record.CompileCounts, Identity)
     )
@@ -134,7 +166,7 @@ def test_unknown_values_have_their_defaults() -> None:
         *("script", "commit", "cuda", "triton"),
     }
     assert {name for name, value in unknown.items() if value == {}} == {
-        *("caches", "flops_by_dtype"),
+        *("caches", "flops_by_dtype", "labels"),
     }
 
 
@@ -209,6 +241,20 @@ def test_an_identity_of_any_text_fits_and_retains_its_numbers(identity: Identity
         identity.hooks,
         identity.tokens_per_step,
     )
+
+
+def test_all_labels_of_the_largest_size_fit_and_unknown_ones_are_left_out() -> None:
+    labels = {name: f"{name[:1]}{'x' * 99}" for name in dict.fromkeys(LABELS.values())}
+    texts = dict.fromkeys(("host", "launch", "script", "commit", "torch", "cuda"), "\u00e9" * 200)
+    gpus = tuple(f"GPU-{'0' * 32}{at}" for at in range(16))
+    whole = Identity(run="r" * 200, labels=labels, gpus=gpus, hooks=("events",) * 40, **texts)
+    back = read(image(identity=whole)).identity.labels
+    assert back.keys() == labels.keys()
+    assert all(labels[name].startswith(value) for name, value in back.items())
+    assert read(image(identity=Identity(run="gpt2", labels=labels))).identity.labels == labels
+    strange = {"pod": "a\nb", "node": "x" * 101, "jobset": 7, "colour": "red", "container": "main"}
+    body = json.dumps({"run": "gpt2", "labels": strange}).encode()
+    assert record_identity.unpack_identity(body).labels == {"container": "main"}
 
 
 def test_a_name_with_invalid_unicode_retains_its_valid_part() -> None:
@@ -312,18 +358,16 @@ def test_the_steps_are_never_older_than_the_compile_block() -> None:
         (image()[:5000], "torn record: 5000 bytes of 24576"),
         (
             image()[:15] + b"\1" + image()[16:],
-            "a record of 16801792 bytes, which no release writes: its size is damaged",
-        ),
-        (image()[:12] + b"\1" + image()[13:], "torn record: 24576 bytes of 24577"),
-        (
-            image()[:8] + b"\3" + image()[9:],
-            "version 3, this warmwatch reads versions 4 and 5: upgrade the training's warmwatch",
+            "a record of 16801792 bytes, not 24576: its size is damaged",
         ),
         (
-            image()[:8] + b"\6" + image()[9:],
-            "version 6, this warmwatch reads versions 4 and 5: upgrade the monitor's warmwatch",
+            image()[:8] + b"\0" + image()[9:],
+            "version 0, this warmwatch reads version 1: upgrade the training's warmwatch",
         ),
-        (image()[:4032] + bytes(64) + image()[4096:], "the description of its layout is damaged"),
+        (
+            image()[:8] + b"\2" + image()[9:],
+            "version 2, this warmwatch reads version 1: upgrade the monitor's warmwatch",
+        ),
         (rewritten(record.IDENTITY_BLOCK, b"\xff" * 30), r"its identity cannot be read \(.*\)$"),
         (rewritten(record.COMPILE_BLOCK, bytes(80)), "compile block has 80 bytes"),
         (image()[: record.HOT_END] + bytes(12288), "both places of a block"),
@@ -352,6 +396,7 @@ WRONG = {
         {"inductor": None},
         {"inductor": "warm", "triton": 7},
     ],
+    "labels": [[], "pod", None, 7],
     "compile_threads": [-1, 1.5, "32"],
     "baseline_seconds": [0, -1.0, math.nan, "0.04"],
     "flops_per_step": [0, -1.0, math.inf, math.nan, "1e15", True, 10**400],

@@ -368,6 +368,15 @@ def test_a_reported_end_stands(how: str, state: State) -> None:
     assert not rank.judge(alive=False).compiling
 
 
+def test_a_finished_program_exits_until_its_process_is_gone() -> None:
+    rank = Rank()
+    run_steps(rank, 5)
+    assert "exiting" not in rank.judge().conditions
+    rank.ledger.exit(End(how="finished"))
+    assert "exiting" in rank.judge().conditions
+    assert "exiting" not in rank.judge(alive=False).conditions
+
+
 def test_a_process_gone_without_an_end_is_lost() -> None:
     rank = Rank()
     run_steps(rank, 5)
@@ -410,7 +419,7 @@ def test_the_names_of_the_states_are_public() -> None:
     others = (
         *("thrashing", "fallback", "unknown", "cudagraph_skipped", "slower_than_before"),
         *("background", "uncompiled_calls", "silent", "slower"),
-        *("memory_growing", "workers_memory", "workers_compile"),
+        *("memory_growing", "workers_memory", "workers_compile", "exiting"),
     )
     assert set(states.CONDITIONS) == {*needs, *others}
 

@@ -8,8 +8,9 @@ import pytest
 
 from support.torch_versions import TORCH
 from support.trainings import Training, environment, started
-from warmwatch.shared.advice import ADVICE, OF_BREAK
-from warmwatch.shared.reasons import plain, plain_break
+from warmwatch.shared.advice import ADVICE
+from warmwatch.shared.breaks import plain_break
+from warmwatch.shared.reasons import plain
 
 pytest_plugins = ["pytester"]
 PytestOf = Callable[..., pytest.RunResult]
@@ -139,6 +140,30 @@ def test_a_function_that_hits_the_recompile_limit(warmwatch_compiles):
                     whole(torch.ones(4))
 
 
+def test_uncompiled_flex_attention_runs_eagerly_as_in_status(warmwatch_compiles):
+    from torch.nn.attention.flex_attention import flex_attention
+
+    from warmwatch.shared.fallbacks import FLEX, REMEDIES
+    from warmwatch.testing.compile_limits import _cause
+
+    torch._dynamo.reset()
+    q = torch.ones(1, 1, 16, 16)
+    with warmwatch_compiles(fallbacks=1) as compiles:
+        flex_attention(q, q, q)
+    ((words, remedy),) = (_cause("fallbacks", one) for one in compiles._compiled.seen["fallbacks"])
+    assert words.startswith("`flex_attention` runs unfused in `test_uncompiled_flex_attention_runs")
+    assert remedy == REMEDIES[FLEX]
+
+
+def test_functions_of_one_name_are_told_apart_after_a_reset(warmwatch_compiles):
+    from warmwatch.testing.compile_counter import counter
+
+    with warmwatch_compiles(fallbacks=2):
+        for line in (5, 5, 9):
+            of = {"id": "0/8", "name": "forward", "file": "model.py", "line": line}
+            counter().fallback({"setting": "recompile_limit", "limit": 8, **of})
+
+
 def test_another_module_of_the_same_class_is_a_recompile_as_in_status(warmwatch_compiles):
     torch._dynamo.reset()
     with warmwatch_compiles(graphs=2, recompiles=1, failures=0):
@@ -198,9 +223,8 @@ def test_no_agent_is_attached(warmwatch_compiles):
 
 
 @pytest.mark.slow
-def test_the_plugin_counts_as_pytorch_does_and_in_a_worker_of_xdist(pytest_of: PytestOf) -> None:
-    body = COUNTS.replace("LIMIT", TORCH.limit)
-    pytest_of(body, "-p", "xdist", "-n", "1").assert_outcomes(passed=10)
+def test_the_plugin_counts_as_pytorch_does(forked_pytest_of: PytestOf) -> None:
+    forked_pytest_of(COUNTS.replace("LIMIT", TORCH.limit)).assert_outcomes(passed=12)
 
 
 FAILS = """
@@ -215,6 +239,13 @@ def fresh():
 @pytest.mark.warmwatch_compiles(graphs=1, breaks=0, recompiles=0)
 def test_recompiles():
     recompiled(made(double)[0], 3, 4)
+
+
+@pytest.mark.warmwatch_compiles(recompiles=0)
+def test_last_batch():
+    compiled, _ = made(double)
+    for batch in torch.utils.data.DataLoader(range(10), batch_size=4):
+        compiled(batch)
 
 
 @pytest.mark.warmwatch_compiles(graphs=1, breaks=0)
@@ -293,7 +324,7 @@ def test_a_failure_has_reason_and_remedy_after_the_tests_own_error(
     forked_pytest_of: PytestOf,
 ) -> None:
     done = forked_pytest_of(FAILS)
-    done.assert_outcomes(passed=2, failed=11, skipped=1)
+    done.assert_outcomes(passed=2, failed=12, skipped=1)
     text = done.stdout.str()
     for output in (
         "test_recompiles compiled otherwise than expected:",
@@ -301,9 +332,10 @@ def test_a_failure_has_reason_and_remedy_after_the_tests_own_error(
         "  1 recompile, expected 0",
         f"    `double` (test_it.py:14): {AGAIN}",
         f"      {ADVICE['shape']}",
+        "      The last batch of an epoch had 2 of 4: pass drop_last=True to the DataLoader",
         "  1 graph break, expected 0",
         "    `broken` (test_it.py:20): ",
-        f"      {OF_BREAK}",
+        "      Take the printing out of the compiled function, or add print to",
         f"    `branched` (test_it.py:26): {plain_break('generic_jump')}",
         "ValueError: its own",
         "ValueError: of the block",
@@ -341,10 +373,11 @@ def test_in_vain():
 """
 
 
+@pytest.mark.parametrize("options", [(), ("-p", "xdist", "-n", "1")], ids=["here", "a worker"])
 def test_an_unused_plugin_loads_no_module_and_a_used_one_does_not_import_torch(
-    pytest_of: PytestOf,
+    pytest_of: PytestOf, options: tuple[str, ...]
 ) -> None:
-    done = pytest_of(WITHOUT, head="")
+    done = pytest_of(WITHOUT, *options, head="")
     done.assert_outcomes(passed=2, failed=1)
     assert "nothing could compile: torch._dynamo was not imported" in done.stdout.str()
 

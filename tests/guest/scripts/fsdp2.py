@@ -1,5 +1,6 @@
 """FSDP2 on two ranks, with to() and load_state_dict(assign=True) after the first step."""
 # core
+# torch: 2.11
 # ranks: 2
 # steps: 4 4
 

@@ -1,4 +1,6 @@
 """Optimizers made inside of a compiled function, as in MAML and test-time training."""
+# torch: 2.13
+# fault: torch 2.15: a logged traceback has a frame of PyTorch's, which inlines a wrapper
 
 import optimizers
 import torch

@@ -1,6 +1,6 @@
 """Conversions that swap tensors: to(), load_state_dict(assign=True), swap_tensors itself."""
 # core
-# torch: 2.13
+# torch: 2.11
 # steps: 6
 
 import optimizers

@@ -1,4 +1,5 @@
 """Tensor parallel on two ranks: DTensor parameters, compiled."""
+# torch: 2.11
 # ranks: 2
 # steps: 3 3
 

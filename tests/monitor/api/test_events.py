@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import os
-import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +20,7 @@ from support.records import wait_until
 from support.training_standin import training
 from support.web import TOKEN, ask
 from warmwatch_monitor.api.event_log import Recent, Wanted
-from warmwatch_monitor.api.events import MOST_LISTENERS, SHARE_OF_A_PEER, CrowdedError, Events
+from warmwatch_monitor.api.events import Events
 
 Event = dict[str, Any]
 _OF_THE_MACHINE = "source"  # one that is read for the first time may come between
@@ -167,9 +165,8 @@ def test_a_client_whose_token_is_revoked_gets_no_more_events_and_no_wait_answer(
 ) -> None:
     """The requests in progress end by themselves, without an event that they could send."""
     (tmp_path / "token").write_text(TOKEN)
-    (tmp_path / "web.yml").write_text(f"bearer_token_files: [{tmp_path / 'token'}]\n")
     records = tmp_path / "records"
-    options = ("--dir", str(records), "--web-config", str(tmp_path / "web.yml"))
+    options = ("--dir", str(records), "--token-file", str(tmp_path / "token"))
     known = {"Authorization": f"Bearer {TOKEN}"}
     with training(records), daemon_process(*options) as (_, url), ThreadPoolExecutor(1) as executor:
         wait_until(lambda: ask(url, "/-/ready").status == 200)  # so the run is no event
@@ -180,37 +177,24 @@ def test_a_client_whose_token_is_revoked_gets_no_more_events_and_no_wait_answer(
             (tmp_path / "other").write_text("another-token-of-some-length")
             (tmp_path / "other").rename(tmp_path / "token")
             assert [event["event"] for event in listener] == []
-        assert waiting.result(timeout=60).status == 401
+        with pytest.raises(ConnectionError):
+            waiting.result(timeout=60)
 
 
-def test_the_number_of_event_clients_is_limited(tmp_path: Path) -> None:
-    """Of one user; how many of all users may, ``refuse_crowd`` counts."""
-    with daemon(tmp_path) as url, ExitStack() as crowd:
-        where = urlsplit(url)
-        for _ in range(round(MOST_LISTENERS * SHARE_OF_A_PEER)):
-            one = crowd.enter_context(socket.create_connection((where.hostname, where.port)))
-            one.sendall(b"GET /events HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            assert one.recv(12) == b"HTTP/1.1 200"
-        refused = ask(url, "/events")
-        assert refused.status == 503
-        expected = f"250 clients of user {os.geteuid()} listen already"
-        assert expected in json.loads(refused.body)["detail"]
-        crowd.close()
-        wait_until(lambda: listens(url))
-
-
-def test_the_number_of_event_clients_of_all_users_is_limited() -> None:
+def test_above_the_limit_the_oldest_listener_has_to_reconnect() -> None:
     events = Events(lambda: b.snapshot(), Recent(), most=2)
 
     async def scenario() -> None:
-        open_ones = [events.listen(Wanted(None, frozenset()), None, peer=peer) for peer in "xy"]
-        for one in open_ones:
-            await anext(one)
-        with pytest.raises(CrowdedError, match="2 clients listen already"):
-            events.refuse_crowd("z")
-        for one in open_ones:
-            await one.aclose()
-        events.refuse_crowd("x")
+        listeners = [events.listen(Wanted(), None) for _ in range(3)]
+        for listener in listeners:
+            await anext(listener)
+        ended = [asyncio.ensure_future(anext(listener, None)) for listener in listeners]
+        assert await asyncio.wait_for(ended[0], 60) is None
+        await asyncio.sleep(0.1)
+        assert [future.done() for future in ended] == [True, False, False]
+        events.leave()
+        for future in ended[1:]:
+            assert b"event: stopping" in (await asyncio.wait_for(future, 60) or b"")
 
     asyncio.run(scenario())
 

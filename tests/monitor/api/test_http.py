@@ -6,22 +6,19 @@ import asyncio
 import gc
 import json
 import re
-import urllib.request
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from support import builders as b
-from support.daemon import daemon_process
 from support.values import replace
 from warmwatch.shared.states import State
 from warmwatch_monitor import metrics
 from warmwatch_monitor.api import answers
+from warmwatch_monitor.api.app import Api
 from warmwatch_monitor.api.cached import Body, SnapshotCache, json_body
-from warmwatch_monitor.api.fast_path import create_app
 from warmwatch_monitor.api.reference import page
 from warmwatch_monitor.api.waiters import GoneError, Waiters, Wanted
 from warmwatch_monitor.model import Snapshot, SourceHealth
@@ -42,7 +39,7 @@ class Feed:
 
 
 def client(feed: Feed) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(app=create_app(feed.latest, "0.1.0"))
+    transport = httpx.ASGITransport(app=Api(feed.latest, "0.1.0"))
     return httpx.AsyncClient(transport=transport, base_url="http://monitor")
 
 
@@ -103,35 +100,7 @@ def test_status_selects_one_run_and_refuses_an_unknown_one() -> None:
 
 
 @pytest.mark.parametrize("query", ["run=bert", "run=bert&wait=warm&timeout=0.01", "run=b&run=bert"])
-def test_a_local_user_beyond_a_limit_gets_a_503_for_an_unknown_run(query: str) -> None:
-    """It may be among the user's left-out records; for another user it does not exist."""
-    found = b.snapshot(STATES["warm"], left_out_uids=frozenset({4321}))
-    noted: list[tuple[str, str]] = []
-    inner = create_app(lambda: found, "0.1.0", on_request=lambda *what: noted.append(what))
-
-    def get_as(peer: str, **token: int) -> httpx.Response:
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            await inner({**scope, "state": {"peer": peer, **token}}, receive, send)
-
-        async def ask() -> httpx.Response:
-            transport = httpx.ASGITransport(app=app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
-                return await asyncio.wait_for(http.get(f"/status?{query}"), 120)
-
-        return asyncio.run(ask())
-
-    over, other = get_as("user 4321"), get_as("user 1")
-    assert (over.status_code, other.status_code) == (503, 404)
-    assert over.json()["detail"].startswith("you have more records than an answer has room for")
-    assert noted == [("bert", "user 4321"), ("bert", "user 1")]
-    # a token of one user, from another machine and in another user's hands
-    assert get_as("192.0.2.1", owner_uid=4321).status_code == 503
-    assert get_as("user 4321", owner_uid=1).status_code == 404
-
-
-@pytest.mark.parametrize("query", ["run=bert", "run=bert&wait=warm&timeout=0.01", "run=b&run=bert"])
 def test_a_run_is_not_found_only_after_all_records_were_read(query: str) -> None:
-    """By the fast path and by FastAPI's."""
     unread = get(f"/status?{query}", b.snapshot(STATES["warm"], unread=3))
     assert (unread.status_code, unread.headers["retry-after"]) == (503, "1")
     assert unread.json()["detail"] == (
@@ -153,18 +122,22 @@ def test_a_run_name_with_invalid_utf_8_is_shown() -> None:
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("wait=hot", "wait=hot is no state; the states are starting, compiling, warming, warm"),
-        ("wait=warm&timeout=0", "timeout=0 is not a number of seconds above 0 and up to 3600"),
-        ("wait=warm&timeout=3601", "timeout=3601 is not a number of seconds"),
-        ("wait=warm&timeout=soon", "timeout=soon is not a number of seconds"),
-        ("wait=warm&timeout=nan", "timeout=nan is not a number of seconds"),
-        ("wait=warm&timeout=inf", "timeout=inf is not a number of seconds"),
+        ("wait=hot", "matching regex '^(starting|compiling|warming|warm|"),
+        ("wait=", "`$.wait`"),
+        ("wait=warm%0A", "`$.wait`"),
+        ("wait=warm&timeout=0", "Expected `float` > 0.0 - at `$.timeout`"),
+        ("wait=warm&timeout=3601", "Expected `float` <= 3600.0 - at `$.timeout`"),
+        ("wait=warm&timeout=soon", "`$.timeout`"),
+        ("wait=warm&timeout=", "`$.timeout`"),
+        ("wait=warm&timeout=nan", "`$.timeout`"),
+        ("wait=warm&timeout=inf", "`$.timeout`"),
+        ("&".join(["run=gpt2"] * 17), "Max number of fields exceeded"),
     ],
 )
 def test_an_invalid_parameter_is_refused_with_a_message(query: str, sentence: str) -> None:
     refused = get(f"/status?{query}")
     assert refused.status_code == 422
-    assert refused.json()["detail"].startswith(sentence)
+    assert sentence in refused.json()["detail"]
 
 
 def test_waiting_for_the_current_state_answers_immediately() -> None:
@@ -328,6 +301,11 @@ def test_the_landing_page_links_the_endpoints() -> None:
         assert get(f"/{path}").status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
+def test_a_line_break_after_a_path_is_no_error_of_the_server(path: str) -> None:
+    assert get(f"{path}%0A").content == get(path).content
+
+
 def test_the_api_page_needs_no_other_host_and_no_script() -> None:
     page = get("/docs").text
     assert not re.search(r"https?:|//|<script|@import|url\(", page)
@@ -393,10 +371,19 @@ def test_answers_of_one_snapshot_are_encoded_once(
     asyncio.run(scenario())
 
 
+@pytest.fixture
+def idle_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU time of this process does not grow from one answer to the next."""
+    monkeypatch.setattr(
+        "prometheus_client.process_collector.ProcessCollector.collect", lambda _: []
+    )
+
+
 @pytest.mark.parametrize(
     ("accept", "packed"),
     [("gzip", True), ("br, GZIP;q=0.5", True), ("identity", False), ("gzip;q=0, br", False)],
 )
+@pytest.mark.usefixtures("idle_process")
 def test_an_answer_is_compressed_if_the_client_accepts_it(accept: str, packed: bool) -> None:
     answer = get("/metrics", **{"accept-encoding": accept})
     assert answer.headers.get("content-encoding") == ("gzip" if packed else None)
@@ -404,82 +391,6 @@ def test_an_answer_is_compressed_if_the_client_accepts_it(accept: str, packed: b
     assert answer.text == get("/metrics", **{"accept-encoding": "identity"}).text
     small = get("/-/healthy", **{"accept-encoding": accept})
     assert "content-encoding" not in small.headers
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/status?",
-        "/metrics?",
-        "/status?run=gpt2",
-        "/status?run=gpt%32",
-        "/status?run=",
-        "/status?run=bert",
-        "/status?wait=warm&timeout=9",
-        "/status?wait=warm&run=gpt2",
-        "/status?wait=compiling&timeout=0.01",
-        "/status?wait=warm&timeout=1e3",
-        "/status?wait=warm&timeout=_1",
-        "/status?wait=warm&timeout=",
-        "/status?wait=",
-        "/status?timeout=5",
-        "/status?timeout=-1",
-        "/status?run=a&run=gpt2",
-        "/status?wait=hot",
-    ],
-)
-@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
-def test_the_fast_path_returns_the_same_status_as_the_documented_one(
-    path: str, accept: str
-) -> None:
-    """An unknown parameter leaves the fast path, and changes nothing else."""
-    short, documented = get(path, accept=accept), get(f"{path}&x=1", accept=accept)
-    assert (short.status_code, short.content) == (documented.status_code, documented.content)
-    for name in ("content-type", "content-length", "vary"):
-        assert short.headers.get(name) == documented.headers.get(name)
-
-
-def assert_equal_on_both_paths(snapshot: Snapshot, path: str, headers: dict[str, str]) -> None:
-    """The fast path answers as the documented route, byte for byte."""
-    app = create_app(Feed(snapshot).latest, "0.1.0")
-
-    async def ask(over: Any) -> httpx.Response:
-        transport = httpx.ASGITransport(app=over)
-        async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
-            return await http.get(path, headers=headers)
-
-    short, documented = asyncio.run(ask(app)), asyncio.run(ask(app._make_inner()))
-    assert (short.status_code, short.content) == (documented.status_code, documented.content)
-    assert short.headers == documented.headers
-
-
-@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
-@pytest.mark.parametrize("encoding", ["identity", "gzip"])
-def test_the_fast_path_returns_the_same_metrics_as_the_documented_one(
-    accept: str, encoding: str
-) -> None:
-    """Every ``/metrics`` takes the fast path: FastAPI's route is called directly."""
-    headers = {"accept": accept, "accept-encoding": encoding}
-    assert_equal_on_both_paths(b.snapshot(STATES["warm"]), "/metrics", headers)
-
-
-@pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
-@pytest.mark.parametrize("sources", [(b.HEALTH,), ()], ids=["ready", "unread"])
-def test_the_fast_path_answers_probes_as_the_documented_routes(
-    path: str, sources: tuple[SourceHealth, ...]
-) -> None:
-    assert_equal_on_both_paths(b.snapshot(sources=sources), path, {})
-
-
-def test_a_daemon_imports_fastapi_for_the_first_request_that_needs_it(tmp_path: Path) -> None:
-    """18 MB, which Prometheus and the commands never need. ``before``: a Python of its own."""
-    with daemon_process("--dir", str(tmp_path), before=int) as (process, url):
-        maps = Path(f"/proc/{process.pid}/maps")
-        for path in ("/metrics", "/status", "/-/healthy"):
-            urllib.request.urlopen(f"{url}{path}").close()
-        assert "pydantic_core" not in maps.read_text()
-        urllib.request.urlopen(f"{url}/docs").close()
-        assert "pydantic_core" in maps.read_text()
 
 
 async def stays() -> None:
@@ -640,16 +551,13 @@ def test_a_verdict_error_affects_only_the_waits_for_that_run() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("way", ["", "&x=1"])
-def test_a_wait_for_a_temporarily_missing_run_continues_until_the_timeout(way: str) -> None:
+def test_a_wait_for_a_temporarily_missing_run_continues_until_the_timeout() -> None:
     """Its record, or its directory, could not be read for a moment; then it is back and warm."""
 
     async def scenario() -> None:
         feed = Feed(b.snapshot(STATES["compiling"]))
         async with client(feed) as http:
-            path = f"/status?run=gpt2&wait=warm{way}"
-            await http.get(f"/status?run=gpt2{way}")  # the first such request imports the routes
-            feed.polled.clear()
+            path = "/status?run=gpt2&wait=warm"
             waits = [http.get(f"{path}&timeout=3600") for _ in range(60)]
             many = asyncio.ensure_future(asyncio.gather(*waits))
             await feed.polled.wait()
@@ -689,14 +597,13 @@ def test_a_wait_that_starts_while_the_records_are_unreadable_continues(trouble: 
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("more", ["", "&more=1"], ids=["fast path", "route"])
-def test_a_wait_ends_with_503_when_the_daemon_stops(more: str) -> None:
+def test_a_wait_ends_with_503_when_the_daemon_stops() -> None:
     async def scenario() -> None:
         feed = Feed(b.snapshot(STATES["compiling"]))
-        app = create_app(feed.latest, "0.1.0")
+        app = Api(feed.latest, "0.1.0")
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
-            path = f"/status?wait=warm&timeout=3600{more}"
+            path = "/status?wait=warm&timeout=3600"
             waiting = asyncio.create_task(http.get(path))
             await feed.polled.wait()
             await asyncio.sleep(0)
@@ -733,7 +640,7 @@ def test_the_api_page_explains_every_field_of_an_answer() -> None:
     assert silent == []
 
 
-@pytest.mark.parametrize("path", ["//status", "/nowhere"])
+@pytest.mark.parametrize("path", ["//status", "/nowhere", "/status/"])
 def test_an_unknown_path_is_answered_with_the_known_ones(path: str) -> None:
     answer = get(f"http://monitor{path}")
     assert answer.status_code == 404

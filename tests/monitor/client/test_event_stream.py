@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmwatch_monitor.client.events import Event, NonsenseError, Reader, RefusedError, Streamed
+from warmwatch_monitor.client.events import Event, NonsenseError, Reader
 
 STREAM = (
     b"retry: 2000\n\n: still here\n\n"
@@ -47,42 +47,3 @@ def test_an_endless_event_is_refused(part: bytes) -> None:
         reader.feed(part)
     with pytest.raises(NonsenseError):
         reader.feed(part * 1_000)
-
-
-def reply(*parts: bytes) -> bytes:
-    stream = Streamed()
-    return b"".join(map(stream.feed, parts))
-
-
-def test_a_body_is_read_with_and_without_chunks() -> None:
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
-    assert reply(head + b"\r\nda", b"ta: 1") == b"data: 1"
-    chunked = head + b"Transfer-Encoding: chunked\r\n\r\n2\r\nda\r\n5\r\nta"
-    assert reply(chunked, b": 1\r\n") == b"data: 1"
-
-
-@pytest.mark.parametrize(
-    ("head", "is_crowded"),
-    [
-        (b"HTTP/1.1 503 Busy\r\nContent-Type: text/event-stream\r\n\r\n", True),
-        (b"HTTP/1.1 404 Not Found\r\n\r\n", False),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n", False),
-    ],
-)
-def test_a_reply_that_is_not_a_stream_is_a_refusal(head: bytes, is_crowded: bool) -> None:
-    with pytest.raises(RefusedError) as refused:
-        reply(head)
-    assert refused.value.is_crowded is is_crowded
-
-
-@pytest.mark.parametrize(
-    "received",
-    [
-        b"SSH-2.0\r\n",
-        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000,
-        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
-    ],
-)
-def test_bytes_that_are_not_a_reply_are_invalid(received: bytes) -> None:
-    with pytest.raises(NonsenseError):
-        reply(received)

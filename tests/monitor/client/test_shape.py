@@ -9,23 +9,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from msgspec import inspect, to_builtins
+from msgspec import to_builtins
 
 from support import builders as b
 from support.documents import status
-from support.golden import FOLDER
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.client.daemon import decoded
+from warmwatch_monitor.commands.status import exit_code, picture
+from warmwatch_monitor.commands.wait import Wait
 from warmwatch_monitor.model import Cost, FunctionCost
-from warmwatch_monitor.status.schema.status import Status
 from warmwatch_monitor.terminal.functions import functions
-from warmwatch_monitor.terminal.status import exit_code, picture
 from warmwatch_monitor.top.chart import Window
 from warmwatch_monitor.top.detail import PANES, Shown, detail
 from warmwatch_monitor.top.history import History
 from warmwatch_monitor.top.listing import listing
-from warmwatch_monitor.wait.waiter import Wait
 
 FUNCTION = FunctionCost(
     name="forward",
@@ -165,45 +163,6 @@ def test_keys_of_a_newer_daemon_are_ignored() -> None:
     answer = rich()
     answer["runs"][0]["ranks"][0]["newer"] = answer["newer"] = {"deep": [1, None]}
     assert decoded(sent(answer)) == decoded(sent(rich()))
-
-
-def required(info: inspect.Type, path: str = "") -> Iterator[str]:
-    """Keys of ``/status`` without which a command refuses the answer."""
-    if isinstance(info, inspect.StructType):
-        for key in info.fields:
-            here = f"{path}.{key.encode_name}"
-            if key.required:
-                yield here
-            yield from required(key.type, here)
-    elif isinstance(info, inspect.ListType):
-        yield from required(info.item_type, f"{path}[]")
-    elif isinstance(info, inspect.DictType):
-        yield from required(info.value_type, f"{path}{{}}")
-    elif isinstance(info, inspect.UnionType):
-        for one in info.types:
-            yield from required(one, path)
-
-
-def test_no_added_key_is_required() -> None:
-    """A command reads the answers of a daemon that is one release older and has fewer keys.
-
-    A new key has a default. Keys of a new object may be required, because older daemons do not
-    send the object.
-    """
-    before = (FOLDER / "status_required.txt").read_text().splitlines()
-    objects = {path.rpartition(".")[0] for path in before}
-    now = list(required(inspect.type_info(Status)))
-    assert {".runs[].ranks[].compile.seconds", ".schema_version"} <= set(now)
-    added = [path for path in now if path.rpartition(".")[0] in objects and path not in before]
-    assert not added, "give them a default"
-
-
-def test_keys_that_an_older_daemon_lacks_are_null() -> None:
-    answer = rich()
-    del answer["at"], answer["details"], answer["runs"][0]["ranks"][0]["last_step_age_seconds"]
-    found = decoded(sent(answer))
-    assert (found.at, found.details) == (None, [])
-    assert found.runs[0].ranks[0].last_step_age_seconds is None
 
 
 def test_a_name_with_invalid_utf_8_is_read() -> None:

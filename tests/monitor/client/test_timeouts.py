@@ -17,8 +17,10 @@ import pytest
 from support.hung import hung
 from support.records import environment, held, wait_until, warm, write_record
 from warmwatch_monitor.client.answers import answer_source
+from warmwatch_monitor.client.daemon import Daemon, request_run
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.pipeline.poller import Poller
+from warmwatch_monitor.settings import Address
 from warmwatch_monitor.timeouts import hangs, within
 
 EMPTY = Snapshot(epoch=1.0, now_ns=1)
@@ -66,20 +68,6 @@ def test_a_hung_read_consumes_no_signal_that_the_command_waits_for(tmp_path: Pat
         command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment()
     )
     assert (done.returncode, done.stdout) == (0, "True\n")
-
-
-@root
-def test_a_configuration_file_that_hangs_is_ignored(directory: Path, tmp_path: Path) -> None:
-    """As a home directory on a server that does not answer: the records are elsewhere."""
-    with held(write_record(tmp_path / "here", warm())):
-        process = start("status", "--dir", str(tmp_path / "here"), XDG_CONFIG_HOME=str(directory))
-        try:
-            output, errors = process.communicate(timeout=PATIENCE)
-        finally:
-            process.kill()
-    assert process.returncode == 0, output + errors
-    assert "gpt2: warm" in output
-    assert f"{directory}/warmwatch/warmwatch.toml is not used" in errors
 
 
 @root
@@ -166,3 +154,7 @@ def test_a_directory_that_hung_at_startup_gets_a_short_timeout_afterwards(
 
 def _fail() -> None:
     raise OSError("gone")
+
+
+def test_a_requested_name_that_is_not_utf8_is_no_error_of_the_command() -> None:
+    request_run(Daemon(Address("127.0.0.1", 1)), "\udcff")

@@ -75,6 +75,13 @@ def test_two_starts_of_one_program_do_not_differ() -> None:
     assert difference(program, program[::-1]).verdict == SAME
 
 
+def test_a_run_that_may_be_of_either_program_does_not_make_them_one() -> None:
+    """As one does whose batch size is not known."""
+    old, new = runs("old", 0.05, 0.0502, at=(0, 2)), runs("new", 0.03, 0.0301, at=(1, 3))
+    either = runs("either", 0.05, at=(4,))
+    assert difference([*new, *either], [*old, *either]) == difference(new, old)
+
+
 def test_a_steady_drift_is_no_difference_even_if_one_program_ran_first() -> None:
     """Without noise, each run takes 2 % longer than the one before."""
     lengths = [0.03 * 1.02**at for at in range(8)]

@@ -96,11 +96,11 @@ def test_another_run_on_its_host_at_the_same_time_has_a_warning(history: Store) 
     elsewhere = start(3, run="elsewhere", host="node2", began=mine.began)
     history.save([mine, beside, before, elsewhere])
     shown = " ".join(compared("start0", "before").split())
-    words = "beside (start1) ran on the same host for 25 % of the time of gpt2, which may slow it"
+    words = "beside ran on the same host for 25 % of the time of gpt2, which may slow it"
     assert f"Note: {words}." in shown
     assert shown.count("ran on the same host") == 1
     assert "gpt2: 36 ms in start0 (beside on its host)" in shown
-    assert "but other work slowed the runs of one of them: measure again without it." in shown
+    assert "were slowed (see the runs of each program): measure again" in shown
     (found, _) = json.loads(compared("start0", "before", "--json"))["sides"]
     (neighbour,) = found["neighbours"]
     assert neighbour == {"id": "start1", "run": "beside", "share": pytest.approx(0.25)}
@@ -112,7 +112,7 @@ def test_another_run_on_its_host_at_the_same_time_has_a_warning(history: Store) 
     ("answers", "why"),
     [
         (
-            {"limited_by": {"verdict": "shared", "share": 0.4, "evidence": ("waits for a CPU",)}},
+            {"limited_by": {"verdict": "shared", "contended": "cpu", "share": 0.4}},
             "CPU contention",
         ),
         ({"slower_periods": [a.SLOWER]}, "a slower period"),
@@ -172,5 +172,5 @@ def test_another_program_host_mode_or_batch_is_no_other_start(
 def test_two_compared_starts_are_runs_of_one_program(history: Store) -> None:
     history.save([start(0), start(1, 0.018)])
     shown = " ".join(compared("start0", "start1").split())
-    assert "both are runs of one program, as far as recorded: name a changed one" in shown
+    assert "and gpt2 (start0) ran the same program, as far as recorded, so" in shown
     assert "break-even at step" not in shown

@@ -9,6 +9,7 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,8 @@ from warmwatch_monitor.cli import cli
 from warmwatch_monitor.doctor import checks
 from warmwatch_monitor.doctor.compile_host import CompileHost, compile_host
 from warmwatch_monitor.doctor.issue_report import reduced
+from warmwatch_monitor.model import RecordRoom
+from warmwatch_monitor.sources import processes
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +39,7 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "warmwatch_monitor.doctor.command.compile_host", lambda _environ: CompileHost(processors=1)
     )
+    monkeypatch.setattr(checks, "daemons", list)  # not those of other tests
     with_torch(monkeypatch, "2.13.0+cpu")
 
 
@@ -104,6 +108,17 @@ def test_an_unknown_variable_is_a_problem_and_the_nearest_is_suggested(
     assert "did you mean WARMWATCH_RUN?" in one_trouble(doctor())
 
 
+def test_doctor_prints_the_variables_that_are_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARMWATCH_INTERVAL", "0.5")
+    monkeypatch.setenv("WARMWATCH_OBSERVE", "")  # empty is unset
+    (line,) = (one for one in doctor().stdout.splitlines() if one.startswith("ok    set: "))
+    assert f"WARMWATCH_DIR={tmp_path}" in line
+    assert "WARMWATCH_INTERVAL=0.5" in line
+    assert "WARMWATCH_OBSERVE" not in line
+
+
 def test_a_file_that_is_not_a_record_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / record.SLOT).write_bytes(b"x" * record.SIZE)
@@ -146,6 +161,23 @@ def test_without_a_record_doctor_explains_when_one_is_created(tmp_path: Path) ->
     assert "until then nothing can show it" in doctor().stdout
     with held(write_record(tmp_path, warm())):
         assert "until then nothing can show it" not in doctor().stdout
+
+
+def test_a_training_that_imports_warmwatch_alone_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WARMWATCH_OBSERVE", "on")
+    monkeypatch.setattr(
+        checks, "without_record", lambda: [(pid, "python train.py") for pid in range(1, 8)]
+    )
+    monkeypatch.setattr(checks, "attaches_nothing", lambda pid: pid == 7)
+    result = doctor()
+    assert '(pid 7) has loaded PyTorch and has no record: its script has "import warmwatch"' in (
+        one_trouble(result)
+    )
+    assert 'add "import warmwatch.auto" to the script' in " ".join(result.stdout.split())
+    monkeypatch.setattr(checks, "attaches_nothing", lambda _: False)
+    assert doctor().exit_code == 0, "its record may come"
 
 
 def compiled(
@@ -248,6 +280,29 @@ def test_a_shared_record_directory_gets_advice_unless_it_is_its_own_file_system(
     tmp_path.chmod(0o755)
     assert expected not in doctor().stdout
     assert not list(checks._shared_file_systems(["/dev/shm", str(tmp_path / "none")]))
+
+
+def test_free_space_inodes_stray_files_and_a_second_daemon_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "core.123").touch()
+    assert "core.123: a file, not a record; it can be removed" in doctor().stdout
+    assert re.search(rf"ok    .*B and [\d,]+ inodes free in {tmp_path}\n", doctor().stdout)
+    for left in ((15 << 20, None), (None, 199)):
+        room = RecordRoom(directory="/d", identity="", free_bytes=left[0], free_inodes=left[1])
+        assert checks._room(room).mark is checks.Mark.TROUBLE
+    commands = {7: ("/opt/bin/python", "/opt/bin/warmwatch", "serve"), 8: ("warmwatch", "status")}
+    monkeypatch.setattr(processes.proc, "pids", lambda: [7, 8, 9])
+    commands[9] = ("python", "-m", "warmwatch_monitor", "serve", "--dir", "/d")
+    monkeypatch.setattr(processes.proc, "command", commands.__getitem__)
+    monkeypatch.setattr(processes.os, "stat", lambda _: SimpleNamespace(st_uid=0))
+    monkeypatch.setattr(checks, "daemons", processes.daemons)
+    assert [one.what for one in checks._daemons()] == [
+        "2 daemons run on this host: pid 7 of root, pid 9 of root"
+    ]
+    del commands[9]
+    monkeypatch.setattr(processes.proc, "pids", lambda: [7, 8])
+    assert not [*checks._daemons()]
 
 
 REPORTS = """
@@ -380,6 +435,8 @@ def test_a_report_contains_only_counts_and_words_of_closed_lists() -> None:
 def test_advice_is_wrapped_on_a_terminal_and_has_one_line_in_a_pipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WARMWATCH_DIR", ".")  # a path is not wrapped
     piped = doctor().stdout.splitlines()
     monkeypatch.setattr("warmwatch_monitor.doctor.command.is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")

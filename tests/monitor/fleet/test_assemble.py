@@ -11,8 +11,11 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.states import State
+from warmwatch_monitor.figures.compile import Compile
+from warmwatch_monitor.figures.declared import figures as declared
 from warmwatch_monitor.fleet import assemble
-from warmwatch_monitor.fleet.prometheus import _queries
+from warmwatch_monitor.fleet.prometheus import queries
+from warmwatch_monitor.fleet.samples import CLOCK_BEHIND
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RankView, Sample, Slower, Snapshot
 from warmwatch_monitor.status.words.conditions import silent
@@ -42,11 +45,13 @@ def through_prometheus(view: RankView) -> RankView:
 
 @pytest.mark.parametrize("state", STATES)
 def test_the_sentence_is_the_same_except_for_values_without_a_series(state: str) -> None:
-    """Reasons are in no label: they are not bounded. The last step's length has no series."""
+    """Reasons are in no label: they are not bounded. The last step's length has no series, nor has
+    the compilation that an end cut off."""
     snapshot = b.snapshot(STATES[state])
-    what, reason = " `forward` (model.py:31)", f": {b.WHY}"
     reported = summary(assemble(samples(snapshot), b.EPOCH))
-    whole = summary(snapshot).replace(reason, "").replace(what, "")
+    whole = summary(snapshot)
+    for unknown in (" `forward` (model.py:31)", f": {b.WHY}", ", in a compilation"):
+        whole = whole.replace(unknown, "")
     assert reported == whole.replace("last step 40 ms", "40 ms a step")
 
 
@@ -69,6 +74,16 @@ def slower() -> RankView:
             b.view(
                 replace(
                     b.WARM,
+                    compile=replace(b.WARM.compile, memory=(1, 2, 3, 4), memory_ns=b.ago(9)),
+                    identity=replace(b.WARM.identity, collective_timeout=600.0),
+                )
+            ),
+            id="memory",
+        ),
+        pytest.param(
+            b.view(
+                replace(
+                    b.WARM,
                     compile=replace(
                         b.WARM.compile,
                         saving_ns=5 * b.SECOND,
@@ -87,7 +102,7 @@ def test_every_series_that_is_read_is_queried(view: RankView) -> None:
     """An unrequested value would be missing only with a real server."""
     reported = samples(b.snapshot(view))
     requested = [
-        re.compile("|".join(re.findall(r'__name__=~"([^"]+)"', query))) for query in _queries(None)
+        re.compile("|".join(re.findall(r'__name__=~"([^"]+)"', query))) for query in queries(None)
     ]
     fetched = [
         one
@@ -102,7 +117,7 @@ def test_every_series_that_is_read_is_queried(view: RankView) -> None:
 def test_a_silent_rank_has_its_numbers() -> None:
     view = quiet(38)
     text = summary(assemble(samples(b.snapshot(view)), b.EPOCH))
-    assert text.startswith(f"gpt2: {silent(view.figures)}")
+    assert text.startswith(f"gpt2: {silent(view.figures).text}")
 
 
 def test_a_rank_that_waits_for_one_that_compiles_on_another_host_is_not_silent() -> None:
@@ -134,16 +149,13 @@ def test_figures_equal_those_of_the_record_or_are_unknown(state: str) -> None:
     assert reported.steps.clean.median is None
     assert reported.progress.stall_limit_seconds == known.progress.stall_limit_seconds
     assert reported.compile.seconds == pytest.approx(known.compile.seconds)
-    assert reported.compile.recompiles == known.compile.recompiles
+    for name, figure in declared(Compile).items():
+        if figure.metric or figure.label:
+            assert getattr(reported.compile, name) == getattr(known.compile, name), name
     assert reported.warmups.latest == known.warmups.latest
     assert reported.steps.clean.count == known.steps.clean.count
     assert reported.steps.clean.upto is reported.steps.clean.p99 is None
-    assert (
-        reported.steps.first_seconds
-        is reported.steps.last_seconds
-        is reported.steps.first_at
-        is None
-    )
+    assert reported.steps.first is reported.steps.last is reported.steps.first_at is None
     assert reported.steps.touched_lately is reported.steps.touched.count is None
     assert reported.warmups.count is reported.warmups.first is reported.agent.errors is None
     assert reported.life.alive == (state not in {"finished", "failed", "lost"})
@@ -197,3 +209,14 @@ def test_the_label_of_a_run_is_split_into_name_and_owner(
 ) -> None:
     """The owner follows the last @, even if the name of the run contains one."""
     assert called(label) == (label, name, owner)
+
+
+def test_a_host_whose_clock_is_wrong_changes_nothing() -> None:
+    reported = samples(b.snapshot(STATES["compiling"]))
+    behind = [
+        replace(one, value=one.value - 480) if one.name.endswith("_timestamp_seconds") else one
+        for one in reported
+    ]
+    clock = Sample(name=CLOCK_BEHIND, labels={"instance": "node7:10464"}, value=480)
+    assert behind != reported
+    assert assemble([*behind, clock], b.EPOCH) == assemble(reported, b.EPOCH)

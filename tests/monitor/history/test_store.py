@@ -8,7 +8,9 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,19 +19,25 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
+from support import builders as b
 from support import stored_runs as a
 from support.filesystems import MEMORY
 from support.reported import SLOWER
 from support.stored_runs import BEGAN
 from support.users import MALLORY
+from warmwatch_monitor import settings
 from warmwatch_monitor.errors import StoreError
 from warmwatch_monitor.history import database
-from warmwatch_monitor.history.database import MIGRATIONS, kind_of
-from warmwatch_monitor.history.earlier_runs import earlier
+from warmwatch_monitor.history.database import VERSION, kind_of
+from warmwatch_monitor.history.earlier_runs import EarlierRuns, earlier
+from warmwatch_monitor.history.keeper import write_ended
 from warmwatch_monitor.history.listing import RunQuery
+from warmwatch_monitor.history.rows import run_row
 from warmwatch_monitor.history.store import Store
-from warmwatch_monitor.model import Death
+from warmwatch_monitor.history.summaries import start_of_record
+from warmwatch_monitor.model import Death, RecordReading
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
+from warmwatch_monitor.settings import load_history_settings
 
 
 def loaded(store: Store, id: str = "abcdefgh") -> RunSummary:
@@ -122,6 +130,34 @@ def test_facts_that_only_a_daemon_measures_survive_a_later_write_by_a_command(
     assert found.gpu_samples == gpus
 
 
+@pytest.mark.parametrize(("backward", "count"), [(False, 1), (True, 0)])
+def test_the_recompile_in_progress_is_one_of_the_listed_run(backward: bool, count: int) -> None:
+    """Its backward belongs to a recompile that has been counted."""
+    underway = {"reason": "size", "category": "shape", "backward": backward}
+    compile = {"seconds": 1.0, "recompiles": 0, "underway": underway}
+    summary = replace(a.living(), ranks=(a.rank(answer=a.answer(compile=compile)),))
+    assert run_row(summary)["recompiles"] == count
+
+
+def test_a_later_write_keeps_builds_that_only_an_earlier_daemon_saw(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+
+    def compile(seconds: float, outside: float | None) -> dict[str, Any]:
+        spent = {"inductor": 18.0} if outside is None else {"inductor": 18.0, "outside": outside}
+        return {"seconds": seconds, "compilations": 2, "recompiles": 1, "phase_seconds": spent}
+
+    def save(summary: Any, **known: Any) -> dict[str, Any]:
+        rank = a.rank(answer=a.answer(compile=compile(**known)))
+        store.save([replace(summary, ranks=(rank,))])
+        (found,) = loaded(store).ranks
+        return dict(found.answer["compile"])
+
+    save(a.living(), seconds=26.0, outside=8.0)
+    assert save(a.living(seen=BEGAN + 9), seconds=20.0, outside=2.0) == compile(26.0, 8.0)
+    assert save(a.run_summary(), seconds=18.0, outside=None) == compile(26.0, 8.0)
+    assert save(a.run_summary(), seconds=30.0, outside=12.0) == compile(30.0, 12.0)
+
+
 UNSEEN = {"began_at": None, "since_step": None}
 LASTING = {"ended_at": None, "until_step": None}
 EARLIER = {**SLOWER, **UNSEEN}
@@ -196,6 +232,17 @@ def test_a_signal_that_a_daemon_saw_survives_a_later_write_without_it(
     store.save([a.run_summary(start="launch", ranks=(a.rank(),))])
     assert loaded(store).ranks[0].death == death
     assert store.deaths() == {("launch", 0, a.answer()["attached_at"]): death}
+
+
+def test_the_signal_of_a_rank_that_had_reported_an_error_is_found_again(tmp_path: Path) -> None:
+    """It shows that a launcher terminated the rank, after another had died."""
+    store, death = a.store(tmp_path), Death(signal=15, at_ns=10)
+    reading = RecordReading(folder="/0", slot=b.ended("failed"), alive=False)
+    answer = a.answer(attached_at=reading.slot.header.attached_epoch_ns / 1e9)
+    ranks = (a.rank(answer=answer, death=death),)
+    store.save([a.run_summary(start=start_of_record(reading), ranks=ranks)])
+    found = EarlierRuns(store, lambda _: False).read([reading], ())
+    assert found["/0"].death == death
 
 
 @pytest.mark.parametrize(
@@ -382,16 +429,6 @@ def test_a_reader_finds_complete_data_after_a_writer_was_killed(
     assert loaded(store).summary == "whole"
 
 
-def test_a_database_of_an_older_version_is_migrated(tmp_path: Path) -> None:
-    a.store(tmp_path).save([a.run_summary()])
-    newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT DEFAULT 'good'",))
-    store = a.store(tmp_path, migrations=newer)
-    assert loaded(store) == a.run_summary(), "by one who only reads"
-    assert rows(tmp_path, "PRAGMA user_version") == [(len(newer),)]
-    assert rows(tmp_path, "SELECT mood FROM runs") == [("good",)]
-    store.save([a.run_summary("another1")])
-
-
 def test_a_run_whose_compilation_was_turned_off_is_listed_as_eager(tmp_path: Path) -> None:
     one = a.run_summary()
     off = replace(one, what=replace(one.what, disabled="environment"))
@@ -399,20 +436,38 @@ def test_a_run_whose_compilation_was_turned_off_is_listed_as_eager(tmp_path: Pat
     assert rows(tmp_path, "SELECT mode FROM runs") == [("eager",)]
 
 
-def test_a_failed_migration_changes_no_table(tmp_path: Path) -> None:
+def test_two_writers_can_create_the_database_at_the_same_moment(tmp_path: Path) -> None:
+    """SQLite refuses one of them at once, in one of some twenty attempts."""
+    together = threading.Barrier(2)
+
+    def created(directory: Path) -> None:
+        together.wait()
+        a.store(directory).save([a.run_summary()])
+
+    with ThreadPoolExecutor(2) as pool:
+        for attempt in range(60):
+            directory = tmp_path / str(attempt)
+            for writer in [pool.submit(created, directory) for _ in range(2)]:
+                writer.result()
+            assert rows(directory, "SELECT id FROM runs") == [("abcdefgh",)]
+
+
+def test_a_reader_finds_no_runs_in_a_database_that_is_being_created(tmp_path: Path) -> None:
+    file = tmp_path / "history.db"
+    file.touch(0o600)
+    with closing(sqlite3.connect(file, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        assert a.store(tmp_path).listed() == []
+    assert file.read_bytes() == b"", "a reader creates nothing"
+
+
+@pytest.mark.parametrize("version", [VERSION + 1, -1])
+def test_a_database_of_another_version_is_refused_with_a_message(
+    tmp_path: Path, version: int
+) -> None:
     a.store(tmp_path).save([a.run_summary()])
-    newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT", "DROP TABLE nowhere"))
-    with pytest.raises(StoreError, match="nowhere"):
-        a.store(tmp_path, migrations=newer).save([])
-    assert loaded(a.store(tmp_path)) == a.run_summary()
-    assert "mood" not in str(rows(tmp_path, "SELECT name FROM pragma_table_info('runs')"))
-
-
-def test_a_database_of_a_newer_version_is_refused_with_a_message(tmp_path: Path) -> None:
-    newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT",))
-    a.store(tmp_path, migrations=newer).save([a.run_summary()])
-    known = len(MIGRATIONS)
-    expected = rf"newer warmwatch .version {known + 1}, supported: {known}.; upd"
+    rows(tmp_path, f"PRAGMA user_version = {version}")
+    expected = rf"another warmwatch .version {version}, supported: {VERSION}.; install"
     for use in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([])):
         with pytest.raises(StoreError, match=expected) as refused:
             use()
@@ -549,6 +604,27 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.M
     for use in (store.listed, lambda: store.save([])):
         with pytest.raises(StoreError, match="is another user's; set WARMWATCH_STATE to a direct"):
             use()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read another user's file")
+def test_root_reads_the_history_of_the_service_and_never_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = a.store(tmp_path)
+    own.save([a.run_summary(id="aaaaaaaa")])
+    assert not own.is_read_only
+    for file in (tmp_path, *tmp_path.iterdir()):
+        os.chown(file, 12345, 12345)
+    assert [one.id for one in own.listed()] == ["aaaaaaaa"]
+    assert own.is_read_only
+    with pytest.raises(StoreError, match="is another user's"):
+        own.save([])
+    write_ended([], a.history_settings(tmp_path))
+    assert {file.stat().st_uid for file in tmp_path.iterdir()} == {12345}
+    monkeypatch.setattr(settings, "SERVICE_STATE", str(tmp_path))
+    assert load_history_settings({"HOME": "/h"}).directory == str(tmp_path)
+    for_daemon = load_history_settings({"HOME": "/h"}, daemon=True)
+    assert for_daemon.directory == "/h/.local/state/warmwatch"
 
 
 def test_root_creates_no_file_in_the_home_of_another_user(

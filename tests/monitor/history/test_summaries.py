@@ -14,11 +14,11 @@ from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.history.summaries import id_of, summarize_run
 from warmwatch_monitor.model import Owner, RankView, RunView, Snapshot
-from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
+from warmwatch_monitor.model.journal import NOTHING, Wrapping
+from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.pipeline.figures import forget_others
-from warmwatch_monitor.sources.records import journal_lines
-from warmwatch_monitor.sources.records import parsed_journal as told_source
-from warmwatch_monitor.sources.records.parsed_journal import Journals, ParsedJournal, parse_journal
+from warmwatch_monitor.sources.records import parsed_journal
+from warmwatch_monitor.sources.records.parsed_journal import Journals, parse_journal
 
 
 @pytest.fixture(autouse=True)
@@ -64,10 +64,9 @@ COMPILATION = {"t": b.ago(130), "event": "compilation", "kind": "forward", "id":
 
 def test_a_summary_describes_the_run_and_what_each_rank_compiled(tmp_path: Path) -> None:
     lines = [
-        {"t": b.ago(200), "event": "wrapped", "mode": "max-autotune", "options": {"x": "ab12"}},
-        {"t": b.ago(200), "event": "wrapped", "mode": "max-autotune", "options": {"x": "ab12"}},
-        {"t": b.ago(160), "event": "begin", "what": "entire_frame_compile", "steps": 4},
-        {**COMPILATION, "name": "forward", "seconds": 30.5, "code": "c0de", "ops": 12},
+        {"t": b.ago(200), "event": "wrapped", "mode": "max-autotune", "options": ["x=ab12"]},
+        {"t": b.ago(200), "event": "wrapped", "mode": "max-autotune", "options": ["x=ab12"]},
+        {**COMPILATION, "name": "forward", "seconds": 30.5, "code": "c0de", "steps": 4, "ops": 12},
         {**COMPILATION, "phase_us": {"inductor": 2_000_000}, "cache": "miss"},
     ]
     account = made(b.ended("finished"), lines, tmp_path)
@@ -78,7 +77,7 @@ def test_a_summary_describes_the_run_and_what_each_rank_compiled(tmp_path: Path)
     assert account.seen == EPOCH
     assert account.what.torch == "2.13.0"
     assert account.what.tokens_per_step == 16384
-    assert account.what.wrappings == (Wrapping(mode="max-autotune", options=("x=ab12",), count=2),)
+    assert account.what.wrappings == (Wrapping(mode="max-autotune", options=("x=ab12",)),)
     assert account.what.code is not None
     first, second = rank.compiled
     assert (first.ended, first.step, first.code) == (pytest.approx(EPOCH - 130), 4, "c0de")
@@ -179,21 +178,14 @@ def test_each_training_that_a_batch_script_starts_is_a_run(
         {"t": 1, "event": "wrapped", "dynamic": 1},
         {"t": 1, "event": "wrapped", "options": 5},
         {"t": 1, "event": "wrapped", "options": [{}]},
-        {"t": 1, "event": "begin", "steps": -3},
         {"t": 1, "event": ["compilation"]},
     ],
 )
 def test_a_line_that_no_agent_writes_is_ignored(tmp_path: Path, bad: dict[str, Any]) -> None:
     write(tmp_path, [bad, COMPILATION])
     found = parse_journal(str(tmp_path))
-    assert [one.compilation.id for one in found.compilations] == ["0/0"]
-    assert found.wrappings == ()
-
-
-def test_too_many_compilations_are_counted(tmp_path: Path) -> None:
-    write(tmp_path, [COMPILATION] * (told_source.MOST + 5))
-    found = parse_journal(str(tmp_path))
-    assert (len(found.compilations), found.left_out) == (told_source.MOST, 5)
+    assert [one.id for one in found.compilations] == ["0/0"]
+    assert found.calls == ()
 
 
 @pytest.mark.parametrize(("dropped", "left_out"), [(310, 78), (0, 0)])
@@ -213,9 +205,9 @@ def test_a_bounded_number_of_lines_is_read_of_any_journal(
 ) -> None:
     """The daemon reads whole journals once a minute, so each line costs time."""
     read: list[bytes] = []
-    parse = journal_lines.parse
-    monkeypatch.setattr(journal_lines, "parse", lambda one: read.append(one) or parse(one))
-    monkeypatch.setattr(told_source, "_MOST_LINES", 30)
+    parse = parsed_journal.parse
+    monkeypatch.setattr(parsed_journal, "parse", lambda one: read.append(one) or parse(one))
+    monkeypatch.setattr(parsed_journal, "MOST", 30)
     write(tmp_path, [COMPILATION, {"t": 1, "event": "step"}] * 40)
     found = parse_journal(str(tmp_path))
     assert (len(read), len(found.compilations), found.left_out) == (30, 30, 10)
@@ -224,7 +216,7 @@ def test_a_bounded_number_of_lines_is_read_of_any_journal(
 def test_the_journals_in_memory_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(told_source, "JOURNALS_CACHED", 10_000)
+    monkeypatch.setattr(parsed_journal, "JOURNALS_CACHED", 10_000)
     journals, folders = Journals(), [tmp_path / str(number) for number in range(3)]
     for folder in folders:
         folder.mkdir()
@@ -240,7 +232,7 @@ def test_a_grown_journal_is_read_again_and_a_removed_one_remains_cached(
     tmp_path: Path,
 ) -> None:
     journals = Journals()
-    assert journals.of(str(tmp_path)) == ParsedJournal()
+    assert journals.of(str(tmp_path)) == NOTHING
     write(tmp_path, [COMPILATION])
     first = journals.of(str(tmp_path))
     assert journals.of(str(tmp_path)) is first
@@ -249,4 +241,4 @@ def test_a_grown_journal_is_read_again_and_a_removed_one_remains_cached(
     (tmp_path / "events.jsonl").unlink()
     assert len(journals.of(str(tmp_path)).compilations) == 2
     journals.forget_others(set())
-    assert journals.of(str(tmp_path)) == ParsedJournal()
+    assert journals.of(str(tmp_path)) == NOTHING

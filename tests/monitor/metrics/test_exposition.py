@@ -87,8 +87,7 @@ def test_an_unsupported_version_is_never_negotiated(kind: str, version: str) -> 
 @pytest.mark.parametrize("state", [*b.in_every_state(), "with a GPU", "nothing"])
 def test_a_registry_with_the_collector_serves_the_same_bytes(state: str, accept: str) -> None:
     gpu = b.gpu(clocks_hertz=(("sm", 1.9e9),), throttled=(("power", True), ("heat", False)))
-    states = b.in_every_state('odd "\\\n run')
-    states |= {"with a GPU": b.view(b.WARM, gpus=(gpu,))}
+    states = {**b.in_every_state('odd "\\\n run'), "with a GPU": b.view(b.WARM, gpus=(gpu,))}
     snapshot = b.snapshot(*[states[state]] if state in states else [], gpus=(gpu,))
     registry = CollectorRegistry()
     registry.register(SnapshotCollector(lambda: snapshot, "0.1.0"))

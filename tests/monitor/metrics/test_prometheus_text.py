@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from bisect import bisect_left
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,11 @@ from support import golden
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import BOUNDS_NS
-from warmwatch_monitor.metrics import render
+from warmwatch_monitor.metrics import DaemonSeries, render
 from warmwatch_monitor.model import (
+    BUCKET_SECONDS,
+    DISABLED,
+    PHASES,
     Host,
     ObservedTraining,
     ProcessReading,
@@ -69,6 +73,7 @@ def rich() -> Snapshot:
         gpus=(gpu.uuid,),
         collective_timeout=600.0,
         collective_backend="nccl",
+        labels={"namespace": "research", "pod": "gpt2-0", "slurm_job": "4242"},
     )
     spent = Spending(
         compile_joules=5170.5, compile_seconds=113.2, clean_joules=9000.0, clean_steps=400.0
@@ -88,7 +93,14 @@ def rich() -> Snapshot:
         observed=(ObservedTraining(pid=1, command="python train.py", likely_compiling=True),),
         sources=(b.HEALTH, down, SourceHealth(source="observed", up=True)),
         refusals=(Refusal(path="/run/warmwatch/x", reason="torn record"),),
-        rooms=(RecordRoom(directory="/run/warmwatch", free_bytes=64 << 20, free_inodes=None),),
+        rooms=(
+            RecordRoom(
+                directory="/run/warmwatch",
+                free_bytes=64 << 20,
+                free_inodes=None,
+                identity="0123456789ab",
+            ),
+        ),
     )
 
 
@@ -139,7 +151,7 @@ def test_a_rank_without_a_gpu_has_every_other_series_of_the_contract() -> None:
     assert names >= {
         "warmwatch_" + name
         for name in (
-            *("warm", "compiling", "state", "condition", "compile_phase", "compile_limit_seconds"),
+            *("warm", "compiling", "state", "condition", "compile_limit_seconds"),
             "compile_seconds_total",
             *("compilations_total", "graphs_total", "graph_breaks_total"),
             *("compile_failures_total", "compile_fallbacks_total", "recompiles_total"),
@@ -159,7 +171,7 @@ def test_a_rank_without_a_gpu_has_every_other_series_of_the_contract() -> None:
             *("compile_end_timestamp_seconds", "steady_step_seconds", "stall_limit_seconds"),
             *("batches_total", "data_wait_seconds_total", "last_batch_timestamp_seconds"),
             *("checkpoint_seconds_total", "recent_step_seconds", "last_step_age_seconds"),
-            *("compile_wrappers_total", "compile_disabled", "cudagraph_skips_total"),
+            *("compile_wrappers_total", "cudagraph_skips_total"),
             "compile_background_seconds_total",
         )
     }
@@ -237,11 +249,33 @@ def test_buckets_count_the_steps_up_to_their_bound(durations: list[int]) -> None
         if name == "warmwatch_step_seconds_bucket" and ("kind", "clean") in labels
     }
     assert buckets.pop("+Inf") == len(durations)
-    assert len(buckets) == 19
+    assert len(buckets) == 37
     for le, count in buckets.items():
         bound = round(float(le) * 10**9)
         assert BOUNDS_NS[bisect_left(BOUNDS_NS, bound)] == bound
         assert count == sum(duration <= bound for duration in durations)
+
+
+def test_quantiles_of_the_buckets_are_near_the_true_ones() -> None:
+    """As histogram_quantile interpolates them: the buckets are less than 1.5 apart."""
+    assert all(b < 1.5 * a for a, b in pairwise(BUCKET_SECONDS))
+    for true in (0.0106, 0.106, 0.248, 21.0):
+        upto = b.view(replace(b.WARM, clean_bins=b.bins(*[round(true * 1e9)] * 100)))
+        counts = upto.figures.steps.clean.upto or ()
+        at = bisect_left(counts, 50)
+        low, high = BUCKET_SECONDS[at - 1], BUCKET_SECONDS[at]
+        assert low + (high - low) * 0.5 == pytest.approx(true, rel=0.25)
+
+
+def test_a_gauge_that_nothing_holds_has_no_series() -> None:
+    """A rank that is warm: no phase, nothing that turns compilation off, one limit at most."""
+    quiet = {name for name, _ in series(b.snapshot(b.view(b.WARM)))}
+    assert not quiet & {"warmwatch_compile_phase", "warmwatch_compile_disabled"}
+    off = replace(b.WARM, compile=replace(b.WARM.compile, disabled=2))
+    shown = [name for name, _ in series(b.snapshot(b.view(off))) if name.endswith("_disabled")]
+    assert len(shown) == len(DISABLED) - 1
+    phases = series(b.snapshot(b.view(b.COMPILING)))
+    assert sum(name == "warmwatch_compile_phase" for name, _ in phases) == len(PHASES)
 
 
 def test_step_time_sums_equal_those_of_the_record() -> None:
@@ -300,3 +334,27 @@ def test_counts_that_a_torch_lacks_have_no_series(hook_point: str, gone: set[str
     if hook_point == "runtime_compilations":
         kinds = {dict(labels)["kind"] for _, labels in lost}
         assert kinds == {"autotune", "cudagraph", "other"}
+
+
+def test_a_daemon_adds_its_process_its_place_and_its_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the names that Prometheus' client libraries share; promtool has nothing to say."""
+    monkeypatch.setenv("NODE_NAME", "node-a")
+    monkeypatch.setenv("POD_NAMESPACE", "monitoring")
+    monkeypatch.setenv("POD_NAME", "warmwatch-x7")
+    snapshot = b.snapshot(b.view(b.WARM))
+    body, _ = render(snapshot, None, version="0.1.0", daemon=DaemonSeries())
+    done = subprocess.run(["promtool", "check", "metrics"], input=body, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    samples = {s.name: s for family in plain(body.decode()) for s in family.samples}
+    assert samples.keys() >= {
+        "process_start_time_seconds",
+        "process_resident_memory_bytes",
+        "process_cpu_seconds_total",
+        "process_open_fds",
+        "process_max_fds",
+    }
+    place = {"daemon_host": "node-a", "daemon_namespace": "monitoring"}
+    assert samples["warmwatch_daemon_info"].labels == place | {"daemon_pod": "warmwatch-x7"}
+    assert samples["warmwatch_time_seconds"].value == snapshot.epoch

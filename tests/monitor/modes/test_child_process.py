@@ -38,9 +38,16 @@ def ended(
         )
 
 
-def test_a_command_is_interrupted_as_with_ctrl_c(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ours", [signal.default_int_handler, signal.SIG_IGN])
+def test_a_command_is_interrupted_as_with_ctrl_c(tmp_path: Path, ours: Any) -> None:
+    """Also by `warmwatch modes ... &` of a script, which ignores SIGINT itself."""
     line = "trap 'echo bye; exit 3' INT; READY; while :; do sleep 0.05; done"
-    assert ended(tmp_path, line) == (3, "seen")
+    before = signal.signal(signal.SIGINT, ours)
+    try:
+        assert ended(tmp_path, line) == (3, "seen")
+        assert signal.getsignal(signal.SIGINT) is ours
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (tmp_path / "output").read_text() == "bye\n"
 
 

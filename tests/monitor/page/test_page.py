@@ -26,7 +26,7 @@ from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.reasons import plain
 from warmwatch_monitor.api import page_files
 from warmwatch_monitor.api.page_files import FILES
-from warmwatch_monitor.model import RankView
+from warmwatch_monitor.output.summary import details_of
 
 pytestmark = pytest.mark.slow
 
@@ -279,105 +279,34 @@ def test_a_run_name_is_never_html(browser: Browser, tmp_path: Path) -> None:
         assert page.errors == []
 
 
-HEADLINES = """async () => {
-  const { beyond, shadeOf, worded } = await import("/page/headline.js");
-  const blank = { left_seconds: null, a_step_seconds: null, silent: false };
-  const rank = { run: "gpt2", rank: 1, since: 100, steps: 9, ...blank };
-  const others = [{ ...rank, rank: 0, left_seconds: 99 }, { ...rank, run: "bert", steps: 1 }];
-  const of = (state_words) => ({
-    run: "gpt2", state: /^[a-z]+/.exec(state_words)[0], state_words, decisive_rank: 1,
-  });
-  const one = (state_words, more = {}) => worded(
-    of(state_words), { at: 160, ranks: [...others, { ...rank, ...more }] },
-  );
-  const both = (state_words, sentence, more) => {
-    const run = { ...of(state_words), summary: `gpt2: ${sentence}` }, head = one(state_words, more);
-    return `${head} (${shadeOf(run)}): ${beyond(run, head)}`;
-  };
-  return [
-    one("compiling"), one("compiling", { left_seconds: 43 }), one("compiling", { left_seconds: 0 }),
-    one("warm", { a_step_seconds: 0.0514 }), one("warm"), one("stalled"), one("starting"),
-    one("finished"), one("finished", { steps: 1 }), one("warming", { a_step_seconds: 4.2 }),
-    worded(of("eager"), { at: 160, ranks: others }),
-    both("warm but slower", "warm but slower: 400 ms a step since step 300",
-      { a_step_seconds: 0.4 }),
-    both("warm, but Dynamo captured nothing",
-      "warm, but Dynamo captured nothing: this is eager speed"),
-    both("warm but silent", "no step for 61 s and nothing compiles; warm since step 4",
-      { a_step_seconds: 0.05, silent: true, last_step_age_seconds: 61 }),
-    both("warm", "warm since step 4"),
-    both("warm", "warm since step 4: 24 ms a step is the real speed; limited by input",
-      { a_step_seconds: 0.024 }),
-    both("eager but slower", "eager but slower: 310 ms a step since step 9",
-      { a_step_seconds: 0.31 }),
-    both("eager", "no compile activity in 9 steps; 2.0 s a step is the real speed",
-      { a_step_seconds: 2 }),
-    both("finished", "finished after 9 steps (interrupted)"),
-    both("compiling", "compiling for 60 s (inductor), now f"),
-    both("recompiling", "recompiling `f` (t.py:5) for 60 s (inductor); evaluating for 8 s"),
-    both("starting", "starting; no step in the 60 s"),
-  ];
-}"""
-
-
-def test_the_headline_is_the_state_and_its_most_important_figure(
-    browser: Browser, tmp_path: Path
-) -> None:
-    with daemon(tmp_path) as url, visit(browser, url) as page:
-        assert page.page.evaluate(HEADLINES) == [
-            *("compiling for 60 s", "compiling, about 43 s left", "compiling for 60 s"),
-            *("warm, 51 ms a step", "warm", "stalled for 60 s", "starting for 60 s"),
-            *("finished after 9 steps", "finished after 1 step", "warming", "eager"),
-            "warm but slower, 400 ms a step (doubtful): since step 300",
-            "warm, but Dynamo captured nothing (doubtful): this is eager speed",
-            "warm but silent, no step for 61 s (doubtful): nothing compiles; warm since step 4",
-            "warm (warm): since step 4",
-            "warm, 24 ms a step (warm): since step 4: this is the real speed; limited by input",
-            "eager but slower, 310 ms a step (doubtful): since step 9",
-            "eager, 2.0 s a step (eager): no compile activity in 9 steps; this is the real speed",
-            "finished after 9 steps (finished): (interrupted)",
-            "compiling for 60 s (compiling): inductor, now f",
-            "recompiling for 60 s (recompiling): `f` (t.py:5), inductor; evaluating for 8 s",
-            "starting for 60 s (starting): no step in the 60 s",
-        ]
-
-
-REAL = """async (answers) => {
-  const { beyond, sampleOf, shadeOf, worded } = await import("/page/headline.js");
+LARGE = """async (answers) => {
+  const { shadeOf, showAnswer, sampleOf } = await import("/page/headline.js");
+  const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
   return answers.map((answer) => {
-    const [run] = answer.runs, head = worded(run, sampleOf(answer));
-    return [head, shadeOf(run), beyond(run, head)];
+    showAnswer(sampleOf(answer), place);
+    const shown = (id) => document.getElementById(id).innerText.replaceAll("\\u00a0", " ");
+    const details = [...document.querySelectorAll("#details li")].map((one) => one.innerText);
+    return [shown("headline"), shown("summary"), details, shadeOf(answer.runs[0])];
   });
 }"""
 
 
-def test_the_large_type_and_the_sentence_have_the_same_state_and_speed(
+def test_a_run_has_its_title_in_large_type_and_the_rest_of_its_answer_below(
     browser: Browser, tmp_path: Path
 ) -> None:
-    warm_rank, eager_rank = (b.in_every_state()[state] for state in ("warm", "eager"))
-    heads = [
-        (warm_rank, "warm, 36 ms a step", "warm"),
-        (with_condition(warm_rank, "slower"), "warm but slower", "doubtful"),
-        (with_condition(warm_rank, "nothing_captured"), "warm, but ", "doubtful"),
-        (with_condition(warm_rank, "silent"), "warm but silent", "doubtful"),
-        (with_condition(eager_rank, "slower"), "eager but slower", "doubtful"),
-        (with_condition(eager_rank, "never_compiled"), "eager, but ", "doubtful"),
-        (b.in_every_state()["finished"], "finished after 3602 steps", "finished"),
-        (b.in_every_state(f"{'long-' * 12}name")["warm"], "warm, 36 ms a step", "warm"),
-    ]
-    answers = [status(b.snapshot(view)) for view, _, _ in heads]
+    warm_rank = b.in_every_state()["warm"]
+    silent = warm_rank.judgement._replace(conditions=("silent",))
+    views = [(warm_rank, "warm"), (replace(warm_rank, judgement=silent), "doubtful")]
+    answers = [status(b.snapshot(view)) for view, _ in views]
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        found = page.page.evaluate(REAL, answers)
-    for (_, start, shade), (head, shown, rest) in zip(heads, found, strict=True):
-        assert head.startswith(start)
+        found = page.page.evaluate(LARGE, answers)
+    for answer, (_, shade), (head, sentence, details, shown) in zip(
+        answers, views, found, strict=True
+    ):
+        (run,) = answer["runs"]
+        assert (head, sentence) == (f"gpt2: {run['title']}", run["subtitle"])
+        assert details == list(details_of(run))
         assert shown == shade
-        assert "long-" not in rest, "the row has the name"
-        length = re.search(r"[\d.]+ ms a step", head)
-        assert length is None or length[0] not in rest, "once"
-
-
-def with_condition(view: RankView, condition: str) -> RankView:
-    return replace(view, judgement=view.judgement._replace(conditions=(condition,)))
 
 
 def test_title_and_icon_of_the_window_show_the_state(browser: Browser, tmp_path: Path) -> None:
@@ -714,7 +643,7 @@ QUICK = """async () => {
   const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
   const names = Array.from({ length: 40 }, (_, at) => `run${at}`);
   const runs = names.map((run) => (
-    { run, state: "warm", state_words: "warm", decisive_rank: 0, summary: `${run}: warm` }));
+    { run, state: "warm", state_words: "warm", title: "warm", subtitle: "", clauses: [] }));
   const ranks = names.flatMap((run) => Array.from({ length: 64 }, (_, rank) => (
     { run, rank, state: "warm", phase: null, since: 1, compile_seconds: 0, a_step_seconds: 0.1 })));
   const charts = new Charts(document.getElementById("charts"), () => {});
@@ -810,8 +739,9 @@ DRAWN_STARTS = """async () => {
   const rank = (states, steps) => (
     { rank: 0, states, steps, pauses: [], phases: [], recompiles: [] });
   const times = [100, 200, 300, 400];
-  const draw = (one) => {
+  const draw = (one, scale = 1) => {
     painted.length = 0;
+    plot.valToPos = (at) => at * scale;
     drawLanes(plot, [one], times, (name) => name, null, () => []);
     return [...painted];
   };
@@ -820,6 +750,8 @@ DRAWN_STARTS = """async () => {
     draw(rank([[0, "warm"], [300, "compiling"]], [5, 9, 9, 1])),
     draw(rank([[0, "failed"], [600, "warm"]], [9, 9, 9, 9])),
     restarts({ steps: [5, null, 1, 2], by: -100 }, times),
+    draw({ ...rank([[0, "warm"]], [1]), pauses: [[10, "evaluation"], [11, null],
+      [20, "saving"], [23, null]] }, 30).slice(1),
   ];
 }"""
 
@@ -828,11 +760,12 @@ def test_each_start_of_a_run_has_its_own_bar(browser: Browser, tmp_path: Path) -
     """An end is a moment, not a bar to the next start; two that follow directly are apart."""
     with daemon(tmp_path) as url, visit(browser, url) as page:
         page.page.evaluate("globalThis.devicePixelRatio = 1")
-        failed, direct, earlier, shifted = page.page.evaluate(DRAWN_STARTS)
+        failed, direct, earlier, shifted, pauses = page.page.evaluate(DRAWN_STARTS)
     assert failed == [["warm", 0, 200], ["failed", 200, 8], ["compiling", 600, 400]]
     assert direct == [["warm", 0, 300], ["compiling", 300, 700], ["ground", 298, 4]]
     assert earlier == [["warm", 600, 400]]
     assert shifted == [100]
+    assert pauses == [["ground", 300, 2], ["ground", 600, 90]], "one sample: its length is unknown"
 
 
 MARKED = """async () => {
@@ -1084,7 +1017,7 @@ def test_the_key_of_an_ended_rank_shows_the_same_speed_as_the_table(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        assert page.page.evaluate(KEY_OF_AN_ENDED_RANK) == ["7.0 s", "500 ms"]
+        assert page.page.evaluate(KEY_OF_AN_ENDED_RANK) == ["7 s", "500 ms (whole run)"]
 
 
 STEP_IN_THE_TABLE = """async () => {
@@ -1142,8 +1075,8 @@ WAITING = """async () => {
     showAnswer({ at: 9, awaited, summary: "", details: [], ranks: [], runs }, place);
     return document.title.replace(/ . Warmwatch$/, "");
   };
-  const ended = { run: "m", state: "finished", state_words: "finished" };
-  const living = { run: "n", state: "warm", state_words: "warm" };
+  const of = (run, state) => ({ run, state, state_words: state, title: state, clauses: [] });
+  const ended = of("m", "finished"), living = of("n", "warm");
   return [shown(true), shown(true, ended), shown(false, ended), shown(true, ended, living)];
 }"""
 
@@ -1233,7 +1166,7 @@ CHART_WORDS = """async () => {
   const since = [labels(0, begin, begin + 120, begin + 300), labels(0, begin, begin + 150)];
   second.phases = [[begin + 150, "inductor"], [begin + 160, null]];
   const runs = ["m", "n", "o"].map((run) => ({
-    run, state: "warm", state_words: "warm", decisive_rank: 0, summary: `${run}: warm` }));
+    run, state: "warm", state_words: "warm", title: "warm", subtitle: "", clauses: [] }));
   showRuns({ at: begin + 180, runs, ranks: [] }, past, { ...place, run: null });
   const sparks = [...document.querySelectorAll("#runs svg title")].map((one) => one.textContent);
   return { none, all, clock, since, length: labels(1, 0, 0.25), sparks };
@@ -1250,12 +1183,12 @@ def test_axes_marks_and_sparklines_are_described(browser: Browser, tmp_path: Pat
     ]
     minutes, seconds = found["clock"]
     assert [len(one) for one in (*minutes, *seconds)] == [5, 5, 8, 8], "no seconds of whole minutes"
-    assert found["since"] == [["0", "2 min", "5 min"], ["0", "150 s"]]
+    assert found["since"] == [["0", "120 s", "300 s"], ["0", "150 s"]]
     assert found["length"] == ["0", "250 ms"]
     assert found["sparks"] == [
-        "The last 2 min: 100 ms to 300 ms a step",
-        "The last 2 min: 500 ms a step; shaded: 10 s of compilation",
-        "The last 2 min: no step",
+        "The last 120 s: 100 ms to 300 ms a step",
+        "The last 120 s: 500 ms a step; shaded: 10 s of compilation",
+        "The last 120 s: no step",
     ]
 
 
@@ -1282,10 +1215,10 @@ def test_the_pointer_shows_what_happened_there(browser: Browser, tmp_path: Path)
     assert lane == [
         "m rank 1, 12:00",
         "warm, inductor, evaluation, slower than before",
-        "recompiled `f` in 3.0 s: its size",
+        "recompiled `f` in 3 s: its size",
         "reached the recompile limit `g`: raw",
     ]
-    assert many == ["recompiled `f` in 3.0 s: raw", "and 2 more"]
+    assert many == ["recompiled `f` in 3 s: raw", "and 2 more"]
     assert (before, outside) == (["m rank 1, 12:00", "not measured"], [])
     assert few == ["rank 0: 0 s", "rank 1: 1 s"]
     assert crowd == ["9 lines: 0 s to 8 s, median 4 s"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from support import builders as b
+from support import recordings
 from support.builders import NOW, SECOND, view_of
 from support.values import replace
 from warmwatch.shared.states import LIMITS
@@ -24,6 +26,7 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.pipeline.limit_verdict import MARGIN, OVERHEAD, Load, limited_by
 from warmwatch_monitor.pipeline.limits import Window, follow, load_of, with_limits
+from warmwatch_monitor.report.goodput import CLEAN, DATA, goodput
 from warmwatch_monitor.status.run import rank
 from warmwatch_monitor.status.words.sentence import answer
 
@@ -201,15 +204,25 @@ def test_a_lack_of_cpus_is_shown_with_the_gaps_of_a_gpu() -> None:
     )
 
 
-def test_a_lack_of_cpus_is_shown_without_a_gpu() -> None:
-    found = limited_by(Load(queued=0.8, evaluating=0.25, cpu=0.04, cpus=1, crowded=4.25))
+@pytest.mark.parametrize(
+    ("load", "share", "waits"),
+    [
+        (Load(queued=0.8, cpu=0.04, cpus=1, evaluating=0.25), 0.6, "at least 60 %"),
+        (Load(queued=0.53, cpu=1.0, cpus=2), 0.5, "at least 50 %"),
+        (Load(queued=0.53, cpu=0.4, cpus=2), 0.53, "53 %"),
+    ],
+    ids=("evaluates", "own threads", "all"),
+)
+def test_a_lack_of_cpus_is_shown_without_a_gpu(load: Load, share: float, waits: str) -> None:
+    """The evidence has the share of the verdict, not another one for the same wait."""
+    found = limited_by(replace(load, crowded=4.25))
     assert found is not None
-    assert (found.verdict, found.share) == ("shared", pytest.approx(0.6))
-    assert found.evidence == (
-        "its main thread waits for a CPU 80 % of the time",
+    assert (found.verdict, found.share) == ("shared", pytest.approx(share))
+    assert found.evidence[:2] == (
+        f"its main thread waits for a CPU {waits} of the time",
         "4.2 runnable threads for each CPU",
-        "the process uses 0.04 of 1 CPU",
     )
+    assert found.evidence[2].startswith("the process uses")
 
 
 @pytest.mark.parametrize(
@@ -227,7 +240,9 @@ def test_the_sentence_says_what_is_shared(load: Load, words: str) -> None:
     known = answer(b.snapshot(view))
     assert known.summary.endswith(f"; {words}")
     assert known.details[0].startswith(f"{words.partition(' (')[0]}: ")
-    without = replace(view, limited_by=replace(found, evidence=()))  # from a Prometheus server
+    without = replace(
+        view, limited_by=replace(found, evidence=(), contended=None)
+    )  # from a Prometheus server
     words = words.replace("CPU ", "").replace("GPU ", "")
     assert answer(b.snapshot(without)).summary.endswith(f"; {words}")
 
@@ -547,6 +562,65 @@ def test_a_late_reader_has_the_waits_since_the_last_compile_activity(
     found = with_limits(b.runs(training.view()), {}, None, NOW)[1][0].limited_by
     assert (found and found.verdict) == (None if share is None else "input")
     assert (found and found.share) == (None if share is None else pytest.approx(share, abs=0.01))
+
+
+def test_sentence_daemon_and_report_agree_on_the_share_of_waits() -> None:
+    """Of a recorded training, as on a machine without GPUs; the page has the daemon's answer."""
+    recording = recordings.read("waiting")
+    (facts,) = recording.records.values()
+    slot, at = recordings.slot_of(facts), recording.monotonic_ns
+    slot = replace(slot, identity=replace(slot.identity, gpus=()))
+
+    def view(seconds: int = 0) -> RankView:
+        """The rank after so many more seconds of the same; a step takes 0.1 s."""
+        steps = slot.steps
+        more = steps.batch_wait_ns // (steps.steps - 1) * 10 * seconds
+        steps = replace(
+            steps,
+            steps=steps.steps + 10 * seconds,
+            batches=steps.batches + 10 * seconds,
+            last_step_ns=steps.last_step_ns + seconds * SECOND,
+            batch_wait_ns=steps.batch_wait_ns + more,
+        )
+        reading = RecordReading(folder="/d/r", slot=replace(slot, steps=steps), alive=True, pid=1)
+        return view_of(reading, at + seconds * SECOND)
+
+    late = with_limits(b.runs(view()), {}, None, at)[1][0].limited_by
+    windows, runs = {}, b.runs(view())
+    for seconds in range(30):
+        windows, runs = with_limits(b.runs(view(seconds)), windows, None, at + seconds * SECOND)
+    polled = runs[0].limited_by
+    report = goodput(msgspec.to_builtins(rank(view())), (), view().figures.steps.last_at or 0.0)
+    assert late is not None
+    assert polled is not None
+    assert report is not None
+    taken = {one.name: one.seconds for one in report.shares}
+    share = taken[DATA] / (taken[DATA] + taken[CLEAN])
+    assert (late.verdict, polled.verdict) == ("input", "input")
+    assert (late.share, polled.share) == (pytest.approx(share, abs=0.05),) * 2
+
+
+@pytest.mark.parametrize(
+    ("recent", "share"),
+    [
+        ((SECOND // 4,) * 32, None),
+        ((SECOND,) * 32, None),
+        ((SECOND * 21 // 40,) * 32, 0.4),
+        ((SECOND // 4, SECOND // 4, SECOND // 2, SECOND) * 8, 0.4),  # batches in bursts
+    ],
+    ids=("faster", "slower", "alike", "bursts"),
+)
+def test_a_late_reader_has_no_old_share_of_waits(
+    recent: tuple[int, ...], share: float | None
+) -> None:
+    training = Training()
+    training.seconds = training.marked = 30
+    training.spent["batch_wait_ns"] = round(0.4 * 63 * SECOND / 2)
+    view = training.view()
+    slot = replace(view.record.slot, recent=b.ring(*recent))
+    view = replace(view, reading=replace(view.record, slot=slot))
+    found = with_limits(b.runs(view), {}, None, NOW)[1][0].limited_by
+    assert (found and found.share) == (share and pytest.approx(share, abs=0.01))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from warmwatch.shared.record import CompileCounts, StepCounts
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.pipeline.assembly import Assembly
-from warmwatch_monitor.pipeline.runs import Known, group
+from warmwatch_monitor.pipeline.runs import Circumstances, group
 from warmwatch_monitor.sources.listed import RECORDS, Readings
 from warmwatch_monitor.sources.records.source import RecordsReading
 
@@ -95,7 +95,7 @@ def test_a_child_that_is_not_a_rank_never_represents_its_parent() -> None:
     )
     for child in (living, ended):
         for rivals in ((parent, child), (child, parent)):
-            (run,) = group(rivals, Known(now_ns=b.NOW))
+            (run,) = group(rivals, Circumstances(now_ns=b.NOW))
             assert [view.reading.folder for view in run.ranks] == ["/d/parent"]
             assert run.state is State.STARTING
 
@@ -103,5 +103,5 @@ def test_a_child_that_is_not_a_rank_never_represents_its_parent() -> None:
 def test_a_child_that_is_a_rank_replaces_a_parent_that_only_started_it() -> None:
     parent = record("parent", pid=7, attached=20)
     rank = record("rank", pid=8, launch="process:7:4026531836:99", steps=STEPS, world_size=1)
-    (run,) = group((parent, rank), Known(now_ns=b.NOW))
+    (run,) = group((parent, rank), Circumstances(now_ns=b.NOW))
     assert [view.reading.folder for view in run.ranks] == ["/d/rank"]

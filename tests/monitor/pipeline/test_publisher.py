@@ -19,10 +19,10 @@ from support.daemon import daemon
 from support.records import held, wait_until, warm, write_record
 from support.values import replace
 from warmwatch.shared.record import CompileCounts
-from warmwatch_monitor.api.fast_path import create_app
+from warmwatch_monitor.api.app import Api
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import RecordReading, Refusal, Snapshot, SourceHealth
-from warmwatch_monitor.pipeline import assembly, judging
+from warmwatch_monitor.pipeline import assembly, judging, slowdown
 from warmwatch_monitor.pipeline.assembly import REFUSALS, REFUSALS_OF_A_KIND, bounded
 from warmwatch_monitor.pipeline.poller import Poller
 
@@ -75,6 +75,24 @@ def test_a_record_that_cannot_be_judged_is_one_refusal_and_the_rest_is_published
     assert publisher(snapshot).up
 
 
+def test_a_slower_period_that_cannot_be_described_costs_only_its_own_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    follow = slowdown.follow
+
+    def broken(before: Any, slot: Any, *rest: Any) -> Any:
+        speed = follow(before, slot, *rest)
+        is_bad = slot.identity.run == "bad"
+        return replace(speed, periods=(slowdown.Period(before=0.05),)) if is_bad else speed
+
+    monkeypatch.setattr(slowdown, "follow", broken)
+    bad = RecordReading(folder="bad", slot=b.slot(run="bad"), alive=True, pid=2)
+    snapshot = poller(bad, GOOD).poll_once()
+    assert [run.run for run in snapshot.runs] == ["gpt2"]
+    assert [refusal.path for refusal in snapshot.refusals] == ["bad"]
+    assert publisher(snapshot).up
+
+
 def test_a_step_that_raises_omits_only_its_own_part_and_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -124,7 +142,7 @@ def test_its_health_contains_time_and_duration_of_a_poll() -> None:
 
 def probe(path: str, latest: Callable[[], Snapshot]) -> httpx.Response:
     async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(app=create_app(latest, "0.1.0"))
+        transport = httpx.ASGITransport(app=Api(latest, "0.1.0"))
         async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
             return await http.get(path)
 

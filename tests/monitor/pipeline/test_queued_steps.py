@@ -65,7 +65,7 @@ class Training(b.GrowingRecord):
     def first_look(self) -> float | None:
         """The recent speed for a command without a daemon."""
         forget_others(())
-        return self.poll(Judging()).figures.steps.recent_seconds
+        return self.poll(Judging()).figures.steps.recent
 
 
 def queued(real: float, every: int, seconds: float, launch: float = 0.0014) -> Iterator[float]:
@@ -82,7 +82,7 @@ def queued(real: float, every: int, seconds: float, launch: float = 0.0014) -> I
 def test_the_speed_is_the_wall_time_of_a_step(real: float, every: int) -> None:
     training = Training()
     view = training.run(queued(real, every, 120))
-    assert view.figures.steps.recent_seconds == pytest.approx(real, rel=0.1)
+    assert view.figures.steps.recent == pytest.approx(real, rel=0.1)
     assert training.first_look() == pytest.approx(real, rel=0.1)
     assert not [one for one in training.views if one.slower]
 
@@ -93,7 +93,7 @@ def test_every_second_step_may_wait(real: float) -> None:
     training = Training()
     training.run(queued(real, 2, 120))
     for one in training.views[6:]:
-        assert one.figures.steps.recent_seconds == pytest.approx(real, rel=0.1)
+        assert one.figures.steps.recent == pytest.approx(real, rel=0.1)
 
 
 def test_synchronizations_of_long_ago_do_not_count() -> None:
@@ -103,7 +103,7 @@ def test_synchronizations_of_long_ago_do_not_count() -> None:
     before = len(training.views)
     training.run(iter([*wait, *[0.06] * 250, *wait, *[0.06] * 60]))
     for one in training.views[before:]:
-        assert one.figures.steps.recent_seconds == pytest.approx(0.06, rel=0.1)
+        assert one.figures.steps.recent == pytest.approx(0.06, rel=0.1)
 
 
 def test_a_few_slow_steps_of_a_loop_that_waits_in_each_step_are_no_waits() -> None:
@@ -120,14 +120,14 @@ def test_a_loop_that_fills_the_queue_has_the_same_speed_at_each_poll(real: float
     before = [launch] * 21 + [real] * 28
     training.run(iter([*before, 50 * real - sum(before)] * round(3 / real)))
     for one in training.views[-90:]:
-        assert one.figures.steps.recent_seconds == pytest.approx(real, rel=0.15)
+        assert one.figures.steps.recent == pytest.approx(real, rel=0.15)
 
 
 def test_a_loop_that_synchronizes_less_often_is_neither_faster_nor_slower() -> None:
     training = Training()
     for every in (1, 100, 1, 10, 1):
         view = training.run(queued(0.02, every, 60))
-        assert view.figures.steps.recent_seconds == pytest.approx(0.02, rel=0.1)
+        assert view.figures.steps.recent == pytest.approx(0.02, rel=0.1)
     assert not [one for one in training.views if one.slower]
 
 
@@ -136,7 +136,7 @@ def test_a_gpu_that_becomes_slower_is_reported_with_both_speeds(every: int) -> N
     training = Training()
     training.run(queued(0.02, every, 90))
     view = training.run(queued(0.05, every, 60))
-    assert view.figures.steps.recent_seconds == pytest.approx(0.05, rel=0.1)
+    assert view.figures.steps.recent == pytest.approx(0.05, rel=0.1)
     assert view.slower is not None
     assert view.slower.before == pytest.approx(0.02, rel=0.1)
     assert view.slower.seconds == pytest.approx(0.05, rel=0.1)
@@ -151,7 +151,7 @@ def test_a_slowdown_lasts_over_a_few_fast_seconds() -> None:
     before = len(training.views)
     training.run(iter([*queued(0.02, 100, 4), *queued(0.04, 100, 20)]))
     for one in training.views[before:]:
-        assert (one.figures.steps.recent_seconds or 0.0) > 0.03
+        assert (one.figures.steps.recent or 0.0) > 0.03
         assert one.slower is not None
 
 
@@ -159,7 +159,7 @@ def test_a_hiccup_in_a_loop_that_waits_in_each_step_changes_little() -> None:
     training = Training()
     training.run(queued(0.02, 1, 60))
     view = training.run(iter([1.5, *queued(0.02, 1, 10)]))
-    assert view.figures.steps.recent_seconds == pytest.approx(0.02, rel=0.1)
+    assert view.figures.steps.recent == pytest.approx(0.02, rel=0.1)
 
 
 @pytest.mark.parametrize(("every", "seconds"), [(1, 3), (10, 10), (50, 5), (100, 45)])
@@ -173,7 +173,7 @@ def test_a_gpu_that_recovers_has_its_present_speed(every: int, seconds: float) -
     assert view.slower is None
     for one in training.views:
         if (one.record.slot.steps.last_step_ns - b.NOW) / 1e9 > recovered + seconds:
-            assert one.figures.steps.recent_seconds == pytest.approx(0.02, rel=0.1)
+            assert one.figures.steps.recent == pytest.approx(0.02, rel=0.1)
 
 
 def test_a_recorded_loop_has_the_speed_of_the_gpu_within_seconds_of_each_change() -> None:
@@ -192,7 +192,7 @@ def test_a_recorded_loop_has_the_speed_of_the_gpu_within_seconds_of_each_change(
         if training.now - polled < 0.2:
             continue
         polled = training.now
-        recent = training.poll(training.judging).figures.steps.recent_seconds
+        recent = training.poll(training.judging).figures.steps.recent
         true = (on_gpu[done] - on_gpu[max(0, done - 50)]) / min(done, 50) / 1e6
         if training.steps > 100 and recent != pytest.approx(true, rel=0.15):
             slow.append(polled)
@@ -229,7 +229,7 @@ def test_a_record_that_cannot_be_judged_does_not_change_the_speed_of_others() ->
             one = b.view(slot).record
             identity = replace(slot.identity, run="other", launch="other")
             other = replace(one, folder="/other", slot=replace(slot, identity=identity))
-            damaged = replace(one, folder="/damaged", slot=None)
+            damaged = replace(one, folder="/damaged", slot=replace(slot, steps=None))
             now = OtherReadings(now_ns=slot.steps.last_step_ns)
             runs, refused = judging.of([one, other, damaged], now, None)
             assert [each.path for each in refused] == ["/damaged"]
@@ -238,4 +238,4 @@ def test_a_record_that_cannot_be_judged_does_not_change_the_speed_of_others() ->
     training = BesideDamaged()
     training.run(queued(0.02, 300, 60))
     view = training.run(queued(0.06, 300, 80))
-    assert view.figures.steps.recent_seconds == pytest.approx(0.06, rel=0.1)
+    assert view.figures.steps.recent == pytest.approx(0.06, rel=0.1)

@@ -23,7 +23,8 @@ from warmwatch_monitor.model import (
     RecordReading,
     with_laggard,
 )
-from warmwatch_monitor.pipeline.runs import Known, compiled_ns, group
+from warmwatch_monitor.output.summary import details_of
+from warmwatch_monitor.pipeline.runs import Circumstances, compiled_ns, group
 from warmwatch_monitor.status.run import MOST_MISSING_LISTED
 from warmwatch_monitor.status.words.run import numbers
 from warmwatch_monitor.status.words.sentence import summary
@@ -42,7 +43,7 @@ def reading(rank: int, *, alive: bool = True, **slot: Any) -> RecordReading:
 
 
 def states(*readings: RecordReading) -> dict[int, State]:
-    (run,) = group(readings, Known(now_ns=NOW))
+    (run,) = group(readings, Circumstances(now_ns=NOW))
     return {view.rank: view.judgement.state for view in run.ranks}
 
 
@@ -188,10 +189,10 @@ def test_ranks_that_compiled_different_graphs_are_reported() -> None:
             f"ranks compiled different things: {least + 2} graphs in rank 1, {least} in rank 0; "
             "2 recompiles in rank 1, 0 in rank 0"
         ),
-        "only rank 1 recompiled for shape",
+        "only rank 1 recompiled (shape)",
         "rank 1 compiled 40 s longer than rank 0",
     ]
-    assert run["summary"].endswith("; rank 1 also recompiled for shape")
+    assert run["summary"].endswith("; rank 1 also recompiled (shape)")
     seconds = run["skew"]["compile_seconds"]
     assert (seconds["max_rank"], seconds["max"] - seconds["min"]) == (1, pytest.approx(40))
 
@@ -214,7 +215,7 @@ def with_step(view: RankView, times: float, behind: int = 9) -> RankView:
     """``view`` with a step of so many times its length, and so many steps behind."""
     steps = view.figures.steps
     assert steps.length
-    steps = replace(steps, recent_seconds=times * steps.length, count=steps.count - behind)
+    steps = replace(steps, recent=times * steps.length, count=steps.count - behind)
     return replace(view, figures=replace(view.figures, steps=steps))
 
 
@@ -252,7 +253,7 @@ def test_a_rank_with_longer_steps_is_named_with_the_amount_and_its_causes(
     run = of_views(views[0], with_step(views[1], 1.12), views[2])
     words = f"rank 1 takes 12 % longer for a step than the others{cause}"
     assert run["skew"]["differences"] == [words]
-    assert words in [*run["details"], run["summary"].rpartition("; ")[2]]
+    assert words in [*details_of(run), run["summary"].rpartition("; ")[2]]
     steps = run["skew"]["step_seconds"]
     assert (steps["max_rank"], steps["max"] / steps["min"]) == (1, pytest.approx(1.12))
     for same in (with_step(views[1], 1.05), with_step(views[1], 1.5, behind=1)):
@@ -416,7 +417,7 @@ def test_compile_time_does_not_go_back_if_the_activity_has_ended_since_the_readi
     over = RecordReading(folder="/d", slot=replace(b.COMPILING, compile=ended), alive=True)
 
     def seconds(reading: RecordReading, read_ns: int) -> float:
-        (run,) = group([reading], Known(now_ns=b.NOW, read_ns=read_ns))
+        (run,) = group([reading], Circumstances(now_ns=b.NOW, read_ns=read_ns))
         return run.ranks[0].figures.compile.seconds
 
     before, after = seconds(open_, b.ago(0.1)), seconds(over, b.NOW)

@@ -109,7 +109,7 @@ def test_values_that_a_record_lacks_are_unknown() -> None:
     bare = figures(b.slot(attached=4, torch="", python="", agent=""))
     unknown = {name for name, value in _leaves(bare) if value is None}
     assert unknown >= {
-        *("who.host", "who.torch", "steps.first_at", "steps.last_at", "steps.last_seconds"),
+        *("who.host", "who.torch", "steps.first_at", "steps.last_at", "steps.last"),
         *("steps.clean.median", "steps.tokens", "compile.open"),
         *("compile.last_end_at", "warmups.latest", "warmups.first", "life.end", "agent.version"),
         *("progress.compiler_quiet_seconds", "log.reopened_by", "workers"),

@@ -15,7 +15,7 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.model import Death, ProcessReading, RecordReading
 from warmwatch_monitor.pipeline.figures import cached_figures
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
-from warmwatch_monitor.pipeline.runs import Known, Peers, facts, group, owned
+from warmwatch_monitor.pipeline.runs import Circumstances, Peers, facts, group, owned
 
 TELLING = StepCounts(steps=1, last_step_ns=NOW)
 
@@ -32,7 +32,7 @@ def reading(
 
 
 def chosen(*rivals: RecordReading) -> str:
-    (run,) = group(rivals, Known(now_ns=NOW))
+    (run,) = group(rivals, Circumstances(now_ns=NOW))
     (rank,) = run.ranks
     return rank.reading.folder
 
@@ -42,7 +42,7 @@ def test_runs_are_sorted_by_name_and_ranks_by_number() -> None:
         reading(f"{run}{rank}", run=run, rank=rank) for run in ("b", "a") for rank in (10, 2, 0)
     ]
     random.Random(1).shuffle(readings)
-    runs = group(readings, Known(now_ns=NOW))
+    runs = group(readings, Circumstances(now_ns=NOW))
     assert [run.run for run in runs] == ["a", "b"]
     assert [rank.rank for rank in runs[0].ranks] == [0, 2, 10]
 
@@ -158,7 +158,7 @@ def test_a_run_has_the_state_of_its_least_advanced_living_rank() -> None:
             reading("1", rank=1, steps=TELLING),
             reading("2", rank=2, alive=False, steps=TELLING),
         ],
-        Known(now_ns=NOW),
+        Circumstances(now_ns=NOW),
     )
     assert [rank.judgement.state for rank in run.ranks] == [State.EAGER, State.WARMING, State.LOST]
     assert run.state is State.WARMING
@@ -168,7 +168,7 @@ def test_a_rank_gets_the_host_data_of_its_own_process() -> None:
     process = ProcessReading(pid=7, cpu_seconds=1.0, resident_bytes=2)
     (run,) = group(
         [reading("0", pid=7), reading("1", rank=1, pid=8)],
-        Known(now_ns=NOW, processes={7: process}),
+        Circumstances(now_ns=NOW, processes={7: process}),
     )
     assert [rank.process for rank in run.ranks] == [process, None]
 
@@ -201,7 +201,7 @@ def test_a_rank_has_the_devices_that_it_names_in_that_order() -> None:
         "as it is": (other,),
     }
     devices = (whole, part, other)
-    (run,) = group(using, Known(now_ns=NOW, gpus=owned(using, iter(devices))))
+    (run,) = group(using, Circumstances(now_ns=NOW, gpus=owned(using, iter(devices))))
     assert {rank.reading.folder: rank.gpus for rank in run.ranks} == expected
     assert owned(using, iter(devices)) == expected
 
@@ -232,13 +232,15 @@ def test_a_rank_waits_for_a_live_rank_that_works(
         reading("1", rank=1, steps=QUIET, alive=alive),
         reading("2", rank=2, steps=QUIET),
     ]
-    (run,) = group(ranks, Known(now_ns=NOW, working=working))
+    (run,) = group(ranks, Circumstances(now_ns=NOW, working=working))
     assert [rank.judgement.state for rank in run.ranks][::2] == [state, state]
     assert [rank.working_ns for rank in run.ranks] == [0, working.get("1", 0), 0]
 
 
 def test_a_run_without_live_ranks_does_not_wait() -> None:
-    (run,) = group([reading("0", alive=False, steps=QUIET)], Known(now_ns=NOW, working={"0": NOW}))
+    (run,) = group(
+        [reading("0", alive=False, steps=QUIET)], Circumstances(now_ns=NOW, working={"0": NOW})
+    )
     assert run.state is State.LOST
 
 
@@ -252,7 +254,7 @@ def test_a_rank_waits_for_a_live_rank_that_evaluates(*, alive: bool, state: Stat
         reading("1", rank=1, steps=QUIET, compile=evaluating, alive=alive),
         reading("2", rank=2, steps=QUIET),
     ]
-    (run,) = group(ranks, Known(now_ns=NOW))
+    (run,) = group(ranks, Circumstances(now_ns=NOW))
     assert [rank.judgement.state for rank in run.ranks][::2] == [state, state]
 
 
@@ -266,7 +268,7 @@ def test_a_compilation_is_compared_with_the_configured_limit(
     limit: int, conditions: tuple[str, ...]
 ) -> None:
     (run,) = group(
-        [reading("0", compile=COMPILES)], Known(now_ns=NOW, long_compile_ns=limit * 10**9)
+        [reading("0", compile=COMPILES)], Circumstances(now_ns=NOW, long_compile_ns=limit * 10**9)
     )
     assert run.ranks[0].judgement.conditions == conditions
 
@@ -277,7 +279,7 @@ def test_a_compiling_rank_is_compared_with_the_finished_ranks() -> None:
     for since, conditions in ((599, ()), (601, ("long_compile",))):
         mine = replace(COMPILES, active_since_ns=builders.ago(since))
         ranks = [reading("0", compile=mine), reading("1", rank=1, compile=did)]
-        (run,) = group(ranks, Known(now_ns=NOW))
+        (run,) = group(ranks, Circumstances(now_ns=NOW))
         assert run.ranks[0].judgement.conditions == conditions
 
 
@@ -285,13 +287,13 @@ def test_a_warm_up_is_compared_with_comparable_earlier_runs() -> None:
     first = Warmup(began_ns=builders.ago(200), ended_ns=builders.ago(100), steps=1)
     slow = CompileCounts(begun=1, ended=1, warmups=1, first_warmup=first, last_warmup=first)
     ranks = [reading(str(rank), rank=rank, compile=slow) for rank in (0, 1)]
-    (run,) = group(ranks, Known(now_ns=NOW, earlier={"1": (10 * 10**9,)}))
+    (run,) = group(ranks, Circumstances(now_ns=NOW, earlier={"1": (10 * 10**9,)}))
     assert [rank.judgement.conditions for rank in run.ranks] == [(), ("slower_than_before",)]
 
 
 def test_a_rank_is_idle_since_its_last_process_was_busy() -> None:
     ranks = [reading(str(rank), rank=rank) for rank in range(3)]
-    (run,) = group(ranks, Known(now_ns=NOW, busy={"0": builders.ago(30), "1": NOW + 1}))
+    (run,) = group(ranks, Circumstances(now_ns=NOW, busy={"0": builders.ago(30), "1": NOW + 1}))
     assert [rank.idle_seconds for rank in run.ranks] == [30, 0, None]
 
 
@@ -320,7 +322,7 @@ def test_the_verdict_gets_the_facts_of_the_record() -> None:
     clean = (1_000_000_000, 1_000_000_000, 20_000_000_000)
     one = reading("0", alive=False, steps=steps, clean=clean, baseline_steps=4)
     one = replace(one, gone_ns=6)
-    reported = facts(one, Known(now_ns=NOW), Peers(compiled_ns=5, at_work_ns=7, pause_ns=9))
+    reported = facts(one, Circumstances(now_ns=NOW), Peers(compiled_ns=5, at_work_ns=7, pause_ns=9))
     assert (reported.attached_ns, reported.warm_steps) == (one.slot.header.attached_ns, 3)
     assert (reported.steps, reported.compile, reported.alive) == (steps, one.slot.compile, False)
     assert (reported.gone_ns, reported.last_batch_ns) == (6, 8)
@@ -328,7 +330,7 @@ def test_the_verdict_gets_the_facts_of_the_record() -> None:
     assert reported.baseline_steps == 4
     assert reported.longest_step_ns == 20_500_000_000, "the end of its bin"
     assert reported.median_step_ns == pytest.approx(1e9, rel=0.03)
-    bare = facts(reading("1"), Known(now_ns=NOW), Peers())
+    bare = facts(reading("1"), Circumstances(now_ns=NOW), Peers())
     assert (bare.peers_compiled_ns, bare.working_ns, bare.pause_ns) == (0, 0, 0)
     assert bare.baseline_steps == 0
     assert (bare.median_step_ns, bare.longest_step_ns) == (None, 0)
@@ -388,7 +390,7 @@ def test_a_run_ended_together_if_all_its_ranks_did(
         replace(one, slot=replace(one.slot, identity=replace(one.slot.identity, rank=number)))
         for number, one in enumerate(ranks)
     ]
-    (run,) = group(numbered, Known(now_ns=NOW))
+    (run,) = group(numbered, Circumstances(now_ns=NOW))
     assert run.ended_together is together
 
 
@@ -436,12 +438,12 @@ def living(rank: int) -> RecordReading:
 def test_a_rank_that_died_by_itself_failed_and_terminated_ranks_did_not(
     ranks: list[RecordReading], states: list[str]
 ) -> None:
-    (run,) = group(ranks, Known(now_ns=NOW))
+    (run,) = group(ranks, Circumstances(now_ns=NOW))
     assert [view.judgement.state.value for view in run.ranks] == states
 
 
 def test_a_process_killed_during_its_exit_is_lost_after_any_signal() -> None:
     crashed = dead(0, SEGV)
     at_end = replace(crashed.slot, compile=CompileCounts(ended_ns=NOW - SECOND))
-    (run,) = group([replace(crashed, slot=at_end)], Known(now_ns=NOW))
+    (run,) = group([replace(crashed, slot=at_end)], Circumstances(now_ns=NOW))
     assert run.state is State.LOST

@@ -23,6 +23,7 @@ from warmwatch_monitor.pipeline.slowdown import (
     follow,
     slower,
     slower_periods,
+    slows,
 )
 from warmwatch_monitor.status.words.run import run_answer
 
@@ -83,8 +84,7 @@ def test_a_step_change_is_reported_within_its_first_30_seconds_with_its_step() -
     watch.run(noisy(0.4, 74))
     at, _, found = watch.seen[0]
     assert at - began <= 30
-    assert found.since_step is not None
-    assert abs(found.since_step - 301) <= 5
+    assert found.since_step == 301, "the last fast step: the record begins with one"
     assert found.before == pytest.approx(0.024, rel=0.05)
     assert found.ratio == pytest.approx(400 / 24, rel=0.05)
 
@@ -100,6 +100,15 @@ def test_steps_half_as_long_again_are_reported_within_30_seconds_and_ten_steps(s
     assert watch.seen[0][1] > steps
 
 
+def test_long_steps_at_regular_intervals_are_slow_steps_and_no_hangs() -> None:
+    watch = Watch()
+    watch.run(noisy(0.05, 300, spread=0.02))
+    watch.run(6.0 if number % 7 == 6 else 0.15 for number in range(140))
+    (period,) = watch.periods(ended=True)
+    assert period.since_step == 301
+    assert period.seconds == pytest.approx((6.0 + 6 * 0.15) / 7, rel=0.05)
+
+
 @pytest.mark.parametrize("fast", [60, 100])
 def test_a_few_seconds_of_fast_steps_are_a_level(fast: int) -> None:
     """So a daemon agrees with a command that has only the record's histogram."""
@@ -110,6 +119,65 @@ def test_a_few_seconds_of_fast_steps_are_a_level(fast: int) -> None:
     assert watch.seen
     assert watch.seen[0][0] - began <= 30
     assert first_poll(watch.slot()).slower
+
+
+def test_a_slowdown_is_measured_against_the_level_before_it() -> None:
+    watch = Watch()
+    watch.run(noisy(0.02, 200))
+    watch.run(noisy(0.028, 2000))
+    watch.run(noisy(0.1, 400))
+    found = watch.seen[-1][2]
+    assert (found.since_step, found.before) == (2201, pytest.approx(0.028, rel=0.05))
+    watch.run(noisy(0.3, 100))
+    found = watch.seen[-1][2]
+    assert (found.since_step, found.before) == (2601, pytest.approx(0.1, rel=0.05)), "once more"
+    watch.run(noisy(0.1, 100))
+    assert watch.seen[-1][2].since_step == 2201
+    (period,) = watch.periods()
+    assert (period.since_step, period.before) == (2201, pytest.approx(0.028, rel=0.05))
+
+
+def test_a_hang_is_no_part_of_a_slower_period() -> None:
+    watch = Watch()
+    watch.run(noisy(0.1, 600))
+    watch.run((60.0, *noisy(0.3, 20)))
+    assert not watch.seen, "8 s of slow steps"
+    watch.run((*noisy(0.3, 80), 60.0, *noisy(0.3, 40)))
+    (period,) = watch.periods(ended=True)
+    assert period.since_step == 602, "after the first one"
+    assert period.seconds == pytest.approx(0.3, rel=0.02)
+
+
+@pytest.mark.parametrize(("fast", "slow"), [(0.05, 0.15), (0.2, 0.6)])
+def test_a_daemon_and_a_command_without_one_agree_after_a_change(fast: float, slow: float) -> None:
+    """Neither calls steps the real speed that are slower than before."""
+    watch = Watch()
+    watch.run(noisy(fast, 400))
+    for seconds in range(10, 70, 10):
+        watch.run(noisy(slow, round(10 / slow), seed=seconds))
+        recent = (watch.slot().recent_step_ns or 0) / 1e9
+        seen = [
+            (slows(one, recent), slower(one, recent) is not None)
+            for one in (watch.speed, first_poll(watch.slot()))
+        ]
+        assert seen[0] == seen[1] == (seconds <= 20, seconds > 20)
+
+
+def test_the_sentence_does_not_call_new_slow_steps_the_real_speed() -> None:
+    judging, watch = Judging(), Watch()
+
+    def sentence() -> str:
+        record = b.view(watch.slot()).record
+        return run_answer(judging.of([record], OtherReadings(now_ns=b.NOW), None)[0][0]).summary
+
+    watch.run(noisy(0.05, 600))
+    assert "ms a step is the real speed" in sentence()
+    watch.run(noisy(0.15, 80))
+    assert "ms a step so far, getting slower" in sentence()
+    for _ in range(10):
+        watch.run(noisy(0.15, 20))
+        sentence()
+    assert "warm but slower" in sentence()
 
 
 def test_after_recovery_no_slowdown_is_reported() -> None:
@@ -227,7 +295,7 @@ def test_a_curriculum_that_does_not_recompile_is_slower_at_each_stage() -> None:
     for stage, seconds in enumerate((0.02, 0.04, 0.08)):
         watch.run(noisy(seconds, round(60 / seconds), seed=stage))
     assert watch.seen[0][2].ratio == pytest.approx(2, rel=0.1)
-    assert watch.seen[-1][2].ratio == pytest.approx(4, rel=0.1)
+    assert watch.seen[-1][2].ratio == pytest.approx(2, rel=0.1), "beside the stage before"
 
 
 def test_a_recompile_that_falls_back_to_eager_retains_the_reference() -> None:
@@ -296,7 +364,7 @@ def test_the_first_poll_finds_a_start_that_is_within_the_last_steps() -> None:
     watch.run(noisy(7.0, 12))
     (period,) = watch.first_poll()
     assert period.causes is None, "nothing to compare with"
-    assert period.since_step == pytest.approx(201, abs=1), "a block may hold a fast step too"
+    assert period.since_step == 201
     assert period.began_at == pytest.approx(epoch(change), abs=2.5)
     assert period.ratio == pytest.approx(3.5, rel=0.1)
 
@@ -336,7 +404,7 @@ def test_the_first_poll_is_not_the_start_of_a_slower_level() -> None:
         lambda: (*noisy(0.4, 500), *noisy(0.02, 5000)),
         lambda: (*noisy(0.02, 5000), *noisy(0.4, 20)),
         lambda: (*noisy(1.0, 300, spread=0.01), *noisy(1.33, 100, spread=0.01)),
-        lambda: (x for n in range(10) for x in (*noisy(0.02, 2000, n), *noisy(0.06, 66, n))),
+        lambda: (x for n in range(10) for x in (*noisy(0.02, 2000, n), *noisy(0.06, 50, n))),
         lambda: (*noisy(0.9, 3000, spread=0.3), *noisy(1.3, 60, spread=0.15)),
     ],
     ids=[
@@ -425,7 +493,7 @@ REAL = {
 CHANGED = {
     "convolutions, batch 64": (1302, 2313, 3.0),  # 3.5 to 7 ms, then 13 to 52 ms
     "mlp of 512, a log line at every tenth step": (100, 151, 3.0),  # 27 ms, then 72 to 137 ms
-    "convolutions, evaluated after 200 steps": (2420, 3080, 2.0),  # 3 to 6 ms, then 7 to 19 ms
+    "convolutions, evaluated after 200 steps": (2420, 3080, 1.5),  # 3 to 6 ms, then 7 to 19 ms
     "gpt of 2 layers, evaluated before 50 steps": (447, 587, 2.5),  # 25 ms, then 40 to 120 ms
 }
 UNCHANGED = sorted(set(REAL) - set(CHANGED))
@@ -485,7 +553,7 @@ def test_a_condition_without_numbers_does_not_contradict_itself() -> None:
     assert run_answer(b.snapshot(view).runs[0]).summary == (
         "gpt2: warm but slower: 36 ms a step; PyTorch compiles nothing"
     )
-    steps = replace(view.figures.steps, recent_seconds=None, clean=Lengths())
+    steps = replace(view.figures.steps, recent=None, clean=Lengths())
     view = replace(view, figures=replace(view.figures, steps=steps))
     assert run_answer(b.snapshot(view).runs[0]).summary == (
         "gpt2: warm but slower; PyTorch compiles nothing"

@@ -16,7 +16,7 @@ from warmwatch_monitor.model import GpuReading, ProcessReading, RecordReading
 from warmwatch_monitor.pipeline import judging
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.judging import Work, follow_work
-from warmwatch_monitor.pipeline.runs import Known, Peers, facts
+from warmwatch_monitor.pipeline.runs import Circumstances, Peers, facts
 from warmwatch_monitor.sources.host import HostAndProcesses
 from warmwatch_monitor.sources.listed import HOST, NVML, RECORDS, Readings
 from warmwatch_monitor.sources.records.source import RecordsReading
@@ -163,7 +163,9 @@ def test_a_reading_of_the_process_counts_only_once() -> None:
 
 def test_a_rank_that_receives_batches_is_not_stalled() -> None:
     slot = replace(b.WARM, steps=replace(b.WARM.steps, last_step_ns=b.ago(120)))
-    quiet = facts(RecordReading(folder="x", slot=slot, alive=True), Known(now_ns=NOW), Peers())
+    quiet = facts(
+        RecordReading(folder="x", slot=slot, alive=True), Circumstances(now_ns=NOW), Peers()
+    )
     assert judge(quiet, NOW).state is State.STALLED
     assert judge(replace(quiet, last_batch_ns=b.ago(1)), NOW).state is State.WARM
     assert judge(replace(quiet, working_ns=b.ago(1)), NOW).state is State.WARM

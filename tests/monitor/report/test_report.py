@@ -19,12 +19,12 @@ from support.builders import EPOCH
 from support.values import replace
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.reasons import plain
+from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import as_json, draw
 from warmwatch_monitor.output.document import markdown
 from warmwatch_monitor.output.lines import printed
-from warmwatch_monitor.published import Place
 from warmwatch_monitor.report import goodput
 from warmwatch_monitor.report.assembly import report
 from warmwatch_monitor.report.brief import SIGNS, brief
@@ -37,6 +37,7 @@ from warmwatch_monitor.report.parts import Break, Remedy, Report
 from warmwatch_monitor.report.wording import cost, facts, page, short, steady
 from warmwatch_monitor.report.wording_compilations import again as section_of_recompiles
 from warmwatch_monitor.report.wording_compilations import broken as section_of_breaks
+from warmwatch_monitor.status.words.requested import remedy_of_calls
 
 SECONDS = st.floats(0, 400)
 HOSTILE = "<img src=x onerror=alert(1)> | `x` [a](http://b) \x1b[31m\u202e"
@@ -99,18 +100,21 @@ def test_the_time_before_a_warm_up_without_an_end_is_a_share() -> None:
 
 
 def test_the_time_before_a_first_compilation_that_the_end_cut_off_is_a_share() -> None:
-    """Killed in its first compilation: PyTorch has no record of it."""
+    """Killed in its first compilation: PyTorch has no record of it, and nobody saw its death."""
     plain = a.finished(compiled=())
     (rank,) = plain.ranks
     answers = {
         "state": "lost",
         "attached_at": rank.answer["since"] - 30.0,
+        "since": None,
+        "end": {"how": "lost", "compiling_since": rank.answer["since"] - 20.0},
         "warmup.first": None,
         "step_seconds.first_at": None,
         "step_seconds.clean_seconds": 0.0,
         "compile.seconds": 20.0,
     }
-    found = shares(report(a.finished(compiled=(), answers=answers)))
+    made = replace(a.finished(compiled=(), answers=answers), seen=rank.answer["since"])
+    found = shares(report(made))
     assert found["before the first step"] == pytest.approx(10.0)
     assert found["unaccounted"] == pytest.approx(0.0, abs=1e-6)
 
@@ -136,7 +140,7 @@ def test_an_evaluation_within_the_warm_up_is_counted_once() -> None:
     assert found["warm-up"] == pytest.approx(before["warm-up"] - 4.0)
     assert found["before the first step"] == pytest.approx(before["before the first step"] - 1.0)
     assert found["unaccounted"] == pytest.approx(before["unaccounted"] + 5.0)
-    words = "Warm-up: 2 min by the clock; 4 s of it counts as evaluation or saving."
+    words = "Warm-up: 120 s by the clock; 4 s of it counts as evaluation or saving."
     assert words in " ".join(text(within).split())
     assert "by the clock" not in text(whole)
 
@@ -312,6 +316,26 @@ def test_the_last_batch_of_an_epoch_has_its_remedy_in_the_warm_up_too() -> None:
     assert remedy.saves == made.recompiled[0].seconds
 
 
+def test_what_surely_avoids_a_recompile_is_a_remedy_in_the_warm_up_too() -> None:
+    early = [replace(one, ended=one.ended - 1200, step=2) for one in (a.AGAIN, a.AGAIN_BACK)]
+    betas = "0/0: self.param_groups[0]['betas'][0] == 0.95"
+    early[0] = replace(early[0], category="python_value", reason=betas)
+    made = report(a.finished(compiled=(*a.FIRST, *early)))
+    (remedy,) = [one for one in made.do if "recompile" in one.about]
+    assert "cycle_momentum=False" in remedy.what
+    assert remedy.saves == made.recompiled[0].seconds
+
+
+@pytest.mark.parametrize("in_a_row", [1, 3])
+def test_a_model_that_is_made_anew_saves_time_only_if_each_step_makes_it(in_a_row: int) -> None:
+    """Each trial of a sweep compiles its model, with torch._dynamo.reset() too."""
+    new = replace(a.AGAIN, category="new_instance", anew=True, in_a_row=in_a_row)
+    made = report(a.finished(compiled=(*a.FIRST, new, a.AGAIN_BACK)))
+    (remedy,) = [one for one in made.do if "recompile" in one.about]
+    assert "torch._dynamo.reset() between trials" in remedy.what
+    assert (remedy.saves is not None) is (in_a_row == 3)
+
+
 def test_lists_that_are_cut_say_how_many_are_left_out() -> None:
     made = report(a.finished(compiled=a.TWICE))
     (group,) = made.recompiled
@@ -368,7 +392,7 @@ def test_remedies_are_ordered_by_their_savings() -> None:
     saves = [one.saves for one in made.do if one.saves]
     assert saves == sorted(saves, reverse=True)
     assert len(saves) == 3
-    assert "cold" in made.do[0].about  # 115 s of Inductor's and the kernels' time
+    assert "cold" in made.do[0].about  # all of its compile time
 
 
 def test_the_cold_caches_of_a_first_run_come_last() -> None:
@@ -376,7 +400,7 @@ def test_the_cold_caches_of_a_first_run_come_last() -> None:
     answers = {"compile.uncompiled_evaluations": 1, "compile.graphs": 2}
     *others, last = report(a.finished(answers=answers, what=COLD)).do
     assert (last.about, last.saves) == ("cold compile caches (inductor), as in a first run", None)
-    assert "saves the next run up to 106 s" in last.what
+    assert "saves the next run up to 114 s" in last.what
     assert any(one.saves for one in others)
     assert not others[-1].saves
 
@@ -423,10 +447,51 @@ def test_the_remedy_of_a_failure_in_every_step_has_its_type_its_cost_and_pytorch
     assert found.saves == 6.0
     assert not any("eager speed" in one.about for one in made.do)  # it is the same fault
     once = replace(failed[0], in_a_row=1)
+    in_vain = {**IN_VAIN, "advice": found.what}
+    made = report(a.finished(compiled=(once,), answers={"conditions": [in_vain]}))
+    assert [one.about for one in made.do if one.what == found.what] == [IN_VAIN["words"]]
     made = report(a.finished(compiled=(*a.FIRST, once)))
     (found,) = [one for one in made.do if "failed" in one.about]
     assert (found.about.partition(" of ")[0], found.saves) == ("1 compilation", None)
     assert made.do[-1] is found
+    refused = replace(once, failure="torch._dynamo.exc.FailOnRecompileLimitHit")
+    made = report(a.finished(compiled=(*a.FIRST, refused), answers={"compile.failures": 1}))
+    assert not any("failed" in one.about for one in made.do)  # the limit has the remedy
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "conditions", "number"), [(0, [], 0), (1, [], 1), (1, ["never_compiled"], 1)]
+)
+def test_what_was_passed_to_torch_compile_and_never_compiled_has_one_remedy(
+    wrappers: int, conditions: list[str], number: int
+) -> None:
+    """Such as a generator."""
+    advice = remedy_of_calls("training_step")
+    held = [
+        {"condition": name, "words": "it never compiled", "advice": advice} for name in conditions
+    ]
+    answers = {"compile.wrappers": wrappers, "conditions": held}
+    made = report(a.eager(answers=answers))
+    assert [one.what for one in made.do].count(advice) == number
+    workers = {"processes": 2, "seconds": 4.0}  # of a DataLoader: they called it
+    made = report(a.eager(answers={**answers, "compiling_workers": workers}))
+    assert [one.what for one in made.do].count(advice) == len(conditions)
+
+
+def test_a_build_that_the_training_waits_for_has_a_remedy() -> None:
+    build = replace(a.FORWARD, kind="outside", name="g++", id=None, seconds=40.0)
+    (found,) = [
+        one for one in report(a.finished(compiled=(*a.FIRST, build))).do if "g++" in one.about
+    ]
+    assert found.saves == 40.0
+
+
+def test_calls_under_a_stance_have_a_remedy_after_the_stance_has_gone() -> None:
+    made = report(a.finished(answers={"compile.on_recompile_calls": 3}))
+    (found,) = [one for one in made.do if "3 calls" in one.about]
+    assert "eager_on_recompile" in found.about
+    made = report(a.finished(answers={"compile.disabled": "eager_on_recompile"}))
+    assert not any("turned off" in one.about for one in made.do)  # what fits still runs compiled
 
 
 IN_VAIN = {"condition": "nothing_captured", "words": "this is eager speed", "advice": "Find out."}
@@ -754,7 +819,7 @@ def test_the_slowest_of_eight_ranks_comes_first_then_the_differences() -> None:
     assert made.rank == 5
     assert made.ranks[0].rank == 5
     assert "rank 5 compiled 57.8 s longer than rank 0" in made.differences
-    assert "only rank 5 recompiled for shape" in made.differences
+    assert "only rank 5 recompiled (shape)" in made.differences
 
 
 def test_the_limit_is_that_of_the_run_whichever_rank_compiled_longest() -> None:
@@ -879,7 +944,7 @@ def test_a_brief_report_has_sentence_bar_remedies_cost_and_next_commands() -> No
     bar, key, cost = output[1:4]
     assert len(bar) == 100
     assert bar.count("▒") == pytest.approx(120 / 288 * 100, abs=1)
-    assert key.startswith("4 min 48 s: ")
+    assert key.startswith("288 s: ")
     assert "▒ warm-up 41.7 %" in key
     names = [one.name for one in report(account).goodput.shares if one.ratio > 0]  # type: ignore[union-attr]
     assert sorted(names, key=key.index) == names  # in the order of the bar
@@ -986,3 +1051,10 @@ def test_compilations_are_counted_as_forward_and_backward(
 ) -> None:
     answers = {"compile.compilations": known, "compile.graphs": graphs, "compile.recompiles": 1}
     assert words in " ".join(lines_of(a.finished(answers=answers)))
+
+
+def test_recompiles_that_a_setting_refuses_are_not_a_fault_of_the_function() -> None:
+    refused = replace(a.FORWARD, name="loss", failure="torch._dynamo.exc.RecompileError")
+    made = report(a.finished(compiled=(*a.FIRST, refused)))
+    (found,) = [one for one in made.do if "failed" in one.about]
+    assert found.what.startswith("Unset torch._dynamo.config.error_on_recompile")

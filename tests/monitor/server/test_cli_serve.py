@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from support.records import compiling, environment, held, update, wait_until, wa
 from support.values import replace
 from warmwatch import __version__
 from warmwatch_monitor.api.event_log import Recent
+from warmwatch_monitor.model import Refusal, Snapshot, SourceHealth
 from warmwatch_monitor.server.logs import DaemonLog
 
 
@@ -115,9 +117,7 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-@pytest.mark.parametrize(
-    "module", ["warmwatch_monitor.api.fast_path", "warmwatch_monitor.server.uvicorn_server"]
-)
+@pytest.mark.parametrize("module", ["warmwatch_monitor.api.app", "warmwatch_monitor.api.reference"])
 def test_a_signal_that_an_import_swallows_also_stops_the_daemon(
     tmp_path: Path, module: str
 ) -> None:
@@ -199,7 +199,7 @@ def test_a_closed_stdin_does_not_end_the_daemon() -> None:
         ([], {"WARMWATCH_DIR": __file__}, f"WARMWATCH_DIR: {__file__} is a file"),
         (["--dir", __file__], {}, f"--dir: {__file__} is a file"),
         (["--dir", ""], {}, "--dir: the name is empty; give a directory"),
-        (["--web-config", "/nowhere"], {}, "--web-config: /nowhere: no such file"),
+        (["--token-file", "/nowhere"], {}, "/nowhere: no such file"),
     ],
 )
 def test_an_invalid_setting_exits_2_and_is_named(
@@ -254,7 +254,7 @@ def test_the_settings_can_be_checked_without_serving(tmp_path: Path) -> None:
     }
     for wrong in (
         ("--interval", "x"),
-        ("--web-config", str(tmp_path / "none")),
+        ("--tls-cert", str(tmp_path / "none")),
         ("--address", "0.0.0.0:10464"),
         ("--log-format", "xml"),
     ):
@@ -404,6 +404,61 @@ def test_a_run_whose_state_is_unchanged_is_not_logged_again() -> None:
     log.stop()
     runs = [one for line in lines if (one := json.loads(line))["event"] == "run"]
     assert [(one["before"], one["state"]) for one in runs] == [("warm", "recompiling")]
+
+
+def logged(*snapshots: Snapshot) -> list[dict[str, Any]]:
+    """The lines of a daemon that publishes these."""
+    lines: list[bytes] = []
+    log, recent = DaemonLog("json", write=lines.append), Recent()
+    for snapshot in snapshots:
+        recent.take(snapshot)
+        log.take(snapshot, recent.changes)
+    log.stop()
+    return [json.loads(line) for line in lines]
+
+
+def test_what_ended_before_the_daemon_started_is_one_line() -> None:
+    """Whether its first poll reads it, or a later one: the daemon before it has logged the end."""
+    over = b.view(b.ended("failed"), alive=False)
+    empty = b.snapshot(sources=(b.HEALTH,))
+    for snapshots in ((b.snapshot(over),), (replace(empty, unread=1), b.snapshot(over))):
+        (line,) = logged(*snapshots)
+        assert (line["event"], line["runs"], line["living"]) == ("found", 1, 0)
+
+
+def test_what_ends_while_the_daemon_runs_is_logged() -> None:
+    living, over = b.view(b.WARM), b.view(b.ended("failed"), alive=False)
+    events = [line["event"] for line in logged(b.snapshot(living), b.snapshot(over))]
+    assert events == ["found", "ended", "run"]
+
+
+def test_a_source_is_logged_when_it_fails_and_when_it_works_again() -> None:
+    """Not when it is read for the first time."""
+    up, down = replace(b.HEALTH, source="host"), replace(b.HEALTH, source="host", up=False)
+    sources: tuple[tuple[SourceHealth, ...], ...] = ((), (up,), (down,), (up,))
+    lines = logged(*(b.snapshot(sources=(b.HEALTH, *of)) for of in sources))
+    assert [line["up"] for line in lines if line["event"] == "source"] == [False, True]
+
+
+def test_refusals_for_one_reason_are_one_line_and_a_flood_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    refusals = tuple(Refusal(path=f"/run/{n}", reason="torn") for n in range(634))
+    (line,) = logged(b.snapshot(refusals=refusals))[:1]
+    assert (line["event"], line["path"], line["more"]) == ("refused", "/run/0", 633)
+    lines: list[bytes] = []
+    log = DaemonLog("json", write=lines.append)
+    for number in range(30):
+        log.note("ended", rank=number)
+    now += 60
+    log.take(b.snapshot(), [])
+    log.stop()
+    found = [json.loads(line) for line in lines]
+    assert [line["event"] for line in found].count("ended") == 10
+    (left_out,) = (line for line in found if line["event"] == "left_out")
+    assert (left_out["of"], left_out["lines"]) == ("ended", 20)
 
 
 def test_a_blocked_log_buffers_a_thousand_lines() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import os
 import socket
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,23 +20,14 @@ from support.records import held, wait_until, warm, write_record
 from support.users import ALICE, MALLORY, shared, someone
 from support.values import replace
 from support.web import TOKEN, Reply
+from warmwatch_monitor.access import Access
 from warmwatch_monitor.cli import cli
-from warmwatch_monitor.client.daemon import Daemon, query_daemon
-from warmwatch_monitor.client.listeners import connected_locally
-from warmwatch_monitor.errors import DaemonError
-from warmwatch_monitor.server.credentials import local_client
+from warmwatch_monitor.client.daemon import Daemon, connect
+from warmwatch_monitor.errors import DaemonError, NoDaemonError
 from warmwatch_monitor.server.listening import local_listener
 from warmwatch_monitor.settings import Address, load
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
-RAW = """
-import socket
-def raw(path, target):
-    with socket.socket(socket.AF_UNIX) as peer:
-        peer.connect(path)
-        peer.sendall(f"GET {target} HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n".encode())
-        return int(peer.recv(64).split()[1])
-"""
 NOWHERE = Address(host="127.0.0.1", port=9)
 
 
@@ -60,28 +50,7 @@ def ask(path: str, what: str = "/status", **headers: str) -> Reply:
 
 def default_daemon(path: Path) -> Daemon:
     """The default address, at which nothing listens, and a socket."""
-    return Daemon(NOWHERE, service_user="nobody-has-this-name", sockets=(str(path),))
-
-
-def test_commands_prefer_the_socket_and_send_the_token_to_it(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(TOKEN)
-    (tmp_path / "web.yml").write_text("bearer_token_files: [token]\n")
-    path = tmp_path / "socket"
-    settings = load(
-        {"WARMWATCH_SOCKET": str(path)}, os.geteuid(), {"token_file": str(tmp_path / "token")}
-    )
-    options = ("--dir", str(tmp_path), "--web-config", str(tmp_path / "web.yml"))
-    with (
-        held(write_record(tmp_path, warm("mine"))),
-        daemon_process(*options, WARMWATCH_SOCKET=str(path)) as (process, _),
-    ):
-        daemon = replace(default_daemon(path), access=settings.access)
-        wait_until(lambda: query_daemon(daemon)["runs"])
-        assert ask(str(path), Authorization=f"Bearer {TOKEN}").status == 200
-        assert ask(str(path), Authorization="Bearer wrong").status == 401
-        process.terminate()
-        process.wait(timeout=240)
-    assert not path.exists()
+    return Daemon(NOWHERE, sockets=(str(path),), service_user="nobody-has-this-name")
 
 
 @contextmanager
@@ -94,10 +63,9 @@ def protected() -> Iterator[str]:
             for one in (folder, *folder.iterdir()):
                 os.chown(one, uid, uid)
             stack.enter_context(held(folder))
-        config = records.parent / "web.yml"
-        (records.parent / "token").write_text(TOKEN)
-        config.write_text("bearer_token_files: [token]\n")
-        options = ("--dir", str(records), "--web-config", str(config))
+        token = records.parent / "token"
+        token.write_text(TOKEN)
+        options = ("--dir", str(records), "--token-file", str(token))
         stack.enter_context(daemon_process(*options, WARMWATCH_SOCKET=str(path)))
         wait_until(lambda: len(_runs(ask(str(path)).body)) == 2)
         yield str(path)
@@ -108,59 +76,72 @@ def _runs(body: bytes) -> list[Any]:
 
 
 @root
-def test_a_local_user_reads_their_own_runs_without_the_required_token() -> None:
-    program = "from warmwatch_monitor.client.daemon import Daemon, query_daemon\n"
-    program += "from warmwatch_monitor.settings import Address\n"
-    program += RAW
-    with protected() as path, someone(ALICE, program) as alice:
+def test_if_a_token_is_required_only_root_and_the_daemons_user_can_connect() -> None:
+    """They need no token there."""
+    connects = "import socket\npeer = socket.socket(socket.AF_UNIX)\n"
+    with protected() as path, someone(ALICE, connects) as alice:
         assert _runs(ask(path).body) == [f"of-{ALICE}@{ALICE}", f"of-{MALLORY}@{MALLORY}"]
-        daemon = f"Daemon(Address('127.0.0.1', 9), service_user='0', sockets=({path!r},))"
-        alice.begin(f"print([run['run'] for run in query_daemon({daemon})['runs']], flush=True)")
-        assert alice.line() == str([f"of-{ALICE}@{ALICE}"])
-        for name, status in ((f"of-{ALICE}", 200), (f"of-{MALLORY}", 404)):
-            assert alice.line() == "done"
-            alice.begin(f"print(raw({path!r}, '/status?run={name}'), flush=True)")
-            assert alice.line() == str(status), "the own name of an own run"
+        alice.begin(f"print(peer.connect_ex({path!r}) == {errno.EACCES}, flush=True)")
+        assert alice.line() == "True"
 
 
-def test_the_client_of_a_socket_is_identified_by_its_user() -> None:
-    for uid, owner in ((0, None), (os.geteuid(), None), (ALICE, ALICE)):
-        client = local_client(uid)
-        assert client is not None
-        assert client.owner_uid == owner
-    assert local_client(65_534) is None, "the kernel shows many users as this one"
+def test_commands_of_other_users_then_read_the_records_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing(socket.socket):
+        def connect(self, _address: Any) -> None:
+            raise PermissionError
+
+    monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
+    monkeypatch.setenv("WARMWATCH_SOCKET", str(tmp_path / "socket"))
+    monkeypatch.setattr("warmwatch_monitor.client.daemon.socket.socket", Refusing)
+    with held(write_record(tmp_path, warm("mine"))):
+        done = CliRunner().invoke(cli, ["status"])
+    assert (done.exit_code, "mine: warm" in done.stdout) == (0, True)
+    assert "requires credentials; give its address with --address and --token-file" in done.stderr
 
 
 @root
 def test_another_user_s_socket_is_not_trusted() -> None:
     program = "import socket; listener = socket.socket(socket.AF_UNIX)\n"
     with shared() as place, someone(MALLORY, program) as mallory:
-        path = str(place / "socket")
-        mallory.do(f"listener.bind({path!r}); listener.listen()")
-        assert connected_locally([path], "nobody-has-this-name", 5) is None
-        with connected_locally([path], str(MALLORY), 5) or socket.socket() as trusted:
+        path = place / "socket"
+        mallory.do(f"listener.bind({str(path)!r}); listener.listen()")
+        daemon = default_daemon(path)
+        with pytest.raises(NoDaemonError):
+            connect(daemon, 5)
+        with connect(replace(daemon, service_user=str(MALLORY)), 5) as trusted:
             assert trusted.family == socket.AF_UNIX
 
 
 @root
-def test_commands_reach_the_daemon_although_another_process_took_its_port(
+def test_no_command_asks_who_took_the_default_port_or_sends_a_token_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With a daemon its socket answers, without one the records are read."""
     records, path = tmp_path / "records", tmp_path / "socket"
+    (tmp_path / "token").write_text(TOKEN)
+    monkeypatch.setenv("WARMWATCH_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("WARMWATCH_SOCKET", str(path))
     listens = "import socket; listener = socket.create_server(('127.0.0.1', 0))\n"
-    listens += "print(listener.getsockname()[1], flush=True)\n"
-    with (
-        held(write_record(records, warm("mine"))),
-        daemon_process("--dir", str(records), WARMWATCH_SOCKET=str(path)),
-        someone(MALLORY, listens) as mallory,
-    ):
+    listens += "print(listener.getsockname()[1], flush=True); listener.settimeout(0)\n"
+    listens += "def accepted():\n try: return bool(listener.accept())\n"
+    listens += " except BlockingIOError: return False\n"
+    with held(write_record(records, warm("mine"))), someone(MALLORY, listens) as mallory:
         squatted = f"127.0.0.1:{mallory.line()}"
-        monkeypatch.delenv("WARMWATCH_DIR")
         monkeypatch.setattr("warmwatch_monitor.settings.DEFAULT_ADDRESS", squatted)
-        monkeypatch.setenv("WARMWATCH_SOCKET", str(path))
-        wait_until(lambda: CliRunner().invoke(cli, ["status", "mine"]).exit_code == 0)
-        result = CliRunner().invoke(cli, ["status", "mine"])
-        assert (result.exit_code, result.stderr) == (0, "")
+        monkeypatch.setenv("WARMWATCH_DIR", str(records))
+        assert CliRunner().invoke(cli, ["status", "mine"]).exit_code == 0
+        monkeypatch.delenv("WARMWATCH_DIR")
+        with daemon_process("--dir", str(records), WARMWATCH_SOCKET=str(path)):
+            wait_until(lambda: CliRunner().invoke(cli, ["status", "mine"]).exit_code == 0)
+            result = CliRunner().invoke(cli, ["status", "mine"])
+            assert (result.exit_code, result.stderr) == (0, "")
+        mallory.begin(
+            "exec('try: listener.accept()\\nexcept BlockingIOError: print(0, flush=True)')"
+        )
+        assert mallory.line() == "0", "no client came"
 
 
 def test_only_a_daemon_at_the_default_address_listens_by_default(tmp_path: Path) -> None:
@@ -172,8 +153,17 @@ def test_only_a_daemon_at_the_default_address_listens_by_default(tmp_path: Path)
     with local_listener(settings) as listener:
         assert listener is not None
         assert listener.getsockname() == str(own)
-        assert own.stat().st_mode & 0o777 == 0o666, "the guard decides who may read what"
+        assert own.stat().st_mode & 0o777 == 0o666
     assert not own.exists()
+    own.parent.rmdir()
+    token = replace(settings, access=Access(token_file="token"))
+    before = os.umask(0o077)
+    try:
+        with local_listener(token):
+            assert own.stat().st_mode & 0o777 == 0o600
+            assert own.parent.stat().st_mode & 0o777 == 0o755
+    finally:
+        assert os.umask(before) == 0o077, "it is as it was"
     with local_listener(replace(settings, address=NOWHERE)) as listener:
         assert listener is None
     off = load({**environ, "WARMWATCH_SOCKET": "off"}, os.geteuid(), {})
@@ -197,81 +187,3 @@ def test_a_stale_socket_is_replaced_and_an_active_one_is_an_error(tmp_path: Path
     with pytest.raises(DaemonError, match="address already in use"), local_listener(settings):
         pass
     assert path.read_text() == "a file"
-
-
-@pytest.mark.parametrize("what", ["socket", "directory"])
-def test_a_link_in_the_place_of_what_the_daemon_made_changes_no_other_mode(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    """As of another user who may rename what is in the directory."""
-    path, other = tmp_path / "own" / "socket", tmp_path / "other"
-    other.touch(0o600) if what == "socket" else other.mkdir(0o700)
-    before = other.stat().st_mode
-
-    def replaced(made: Path) -> None:
-        made.rename(tmp_path / "moved away")
-        made.symlink_to(other)
-
-    class Replaced(socket.socket):
-        def bind(self, address: Any) -> None:
-            super().bind(address)
-            replaced(path)
-
-    make = Path.mkdir
-
-    def making(directory: Path) -> None:
-        make(directory)
-        if what == "directory":
-            replaced(directory)
-
-    if what == "socket":
-        monkeypatch.setattr("warmwatch_monitor.server.listening.socket.socket", Replaced)
-    monkeypatch.setattr(Path, "mkdir", making)
-    settings = load({"WARMWATCH_SOCKET": str(path)}, os.geteuid(), {})
-    with pytest.raises(DaemonError, match="cannot listen on"), local_listener(settings):
-        pass
-    assert other.stat().st_mode == before
-
-
-@pytest.mark.parametrize("call", ["os.open", "fcntl.flock"])
-def test_a_daemon_listens_in_a_directory_that_it_cannot_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    """As in a directory that is writable and not readable, and on a filesystem without locks."""
-
-    opens = os.open
-
-    def refuse(what: Any, flags: int, *rest: Any, **named: Any) -> int:
-        if call == "os.open" and flags & os.O_PATH:  # this needs no permission to read
-            return opens(what, flags, *rest, **named)
-        raise PermissionError
-
-    settings = load({"WARMWATCH_SOCKET": str(tmp_path / "socket")}, os.geteuid(), {})
-    with monkeypatch.context() as patched:
-        patched.setattr(call, refuse)
-        with local_listener(settings) as listener:
-            assert listener is not None
-
-
-def test_one_of_the_daemons_that_start_at_the_same_moment_listens(tmp_path: Path) -> None:
-    """First without their directory, then with the socket of a daemon that was killed."""
-    path = tmp_path / "new" / "socket"
-    settings = load({"WARMWATCH_SOCKET": str(path)}, os.geteuid(), {})
-    together = threading.Barrier(4, timeout=60)
-
-    def listens() -> bool:
-        together.wait()
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(local_listener(settings))
-            except DaemonError:
-                return False
-            finally:
-                together.wait()  # all have tried, and the first one still listens
-            return True
-
-    with ThreadPoolExecutor(4) as pool:
-        for _ in range(50):
-            assert sum(one.result() for one in [pool.submit(listens) for _ in range(4)]) == 1
-            with socket.socket(socket.AF_UNIX) as killed:
-                killed.bind(str(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import threading
@@ -14,32 +13,24 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from attacks.floods import lengthened
 from support import builders as b
 from support.documents import status
 from support.records import ended, held, warm, write_record
 from support.users import ALICE, MALLORY, shared
 from support.values import replace
-from warmwatch.shared import record
-from warmwatch.shared.record import Slot, layout
+from warmwatch.shared.record import Slot
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import (
-    GpuReading,
-    LimitedBy,
-    ObservedTraining,
-    RankView,
-    Refusal,
     Snapshot,
     SourceHealth,
     incomplete,
-    of_owner,
     why_left_out,
 )
-from warmwatch_monitor.model.budgets import LONGEST_PAUSE, fair_shares
+from warmwatch_monitor.model.budgets import LONGEST_PAUSE
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.settings import Settings, parse_address
@@ -105,86 +96,37 @@ def names(found: RecordsReading) -> set[str]:
     return {Path(one.folder).name for one in found.records}
 
 
-@pytest.mark.parametrize(
-    ("needs", "shares"),
-    [
-        ({}, {}),
-        ({"a": 3}, {"a": 3}),
-        ({"a": 50}, {"a": 8}),
-        ({"a": 2, "b": 50, "c": 50}, {"a": 2, "b": 5, "c": 5}),
-        ({"a": 1, "b": 1, "c": 50}, {"a": 1, "b": 1, "c": 8}),
-        (
-            dict.fromkeys("abcdefghijklm", 50),
-            {**dict.fromkeys("a", 0), **dict.fromkeys("bcdefghijklm", 1)},
-        ),
-    ],
-)
-def test_a_user_below_an_equal_share_gets_all_of_it(
-    needs: dict[str, int], shares: dict[str, int]
-) -> None:
-    assert fair_shares(needs, 8, 12) == shares
-
-
 @root
-def test_a_poll_without_time_reads_one_record_of_each_user_until_all_are_read(
-    directory: Path,
-) -> None:
+def test_polls_without_time_read_one_record_each_until_all_are_read(directory: Path) -> None:
     for number in range(4):
         forge(directory, warm(f"flood{number}"), f"flood{number}")
     forge(directory, warm("gpt2"), "alice", ALICE)
     source = RecordsSource([str(directory)], retention=900)
-    found, unread = source.read(0.0), []
-    assert "alice" in names(found)
-    for _ in range(20):
-        unread.append(found.unread)
-        if not found.unread:
-            break
-        found = source.read(0.0)
-    assert unread[0] == 3
-    assert unread[-1] == 0
-    assert unread == sorted(unread, reverse=True)
-    assert names(found) == {"alice", *(f"flood{number}" for number in range(4))}
+    unread = [source.read(0.0).unread for _ in range(5)]
+    assert unread == [4, 3, 2, 1, 0]
 
 
 @root
-def test_this_user_s_record_is_read_first(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time of each poll is over before its first record, which is read all the same."""
-    monkeypatch.setattr(records, "POLL_LONGEST", -1.0)
-    for number in range(3):
-        forge(directory, warm(f"flood{number}"), f"flood{number}", MALLORY + number)
-    write_record(directory, warm("gpt2"), name="mine")
-    source = RecordsSource([str(directory)], retention=900)
-    assert names(source.read(0.0)) == {"mine"}
-
-
-@root
-def test_the_turns_of_many_users_end_before_each_had_one(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
+def test_live_records_are_read_before_ended_ones_and_the_least_recently_read_first(
+    directory: Path,
 ) -> None:
-    """Users who had none in a poll come first in the next."""
-    monkeypatch.setattr(records, "URGENT_SECONDS", 0.0)
-    for number in range(4):
-        forge(directory, warm(f"flood{number}"), f"flood{number}", MALLORY + number)
-    source = RecordsSource([str(directory)], retention=900)
-    assert [len(names(source.read(0.0))) for _ in range(5)] == [1, 2, 3, 4, 4]
-
-
-@root
-def test_users_with_live_records_are_read_before_those_with_unread_ones(directory: Path) -> None:
-    """1,000 users whose records were never read do not delay the step of a living run."""
+    """1,000 records that were never read do not delay the step of a living run."""
     living = forge(directory, warm("gpt2"), "alice", ALICE)
     source = RecordsSource([str(directory)], retention=900)
     with held(living):
         source.read(0.0)
         for number in range(5):
-            for count in range(2):
-                forge(directory, warm(f"flood{number}"), f"{number}-{count}", MALLORY + number)
-        for _ in range(2):
-            source._follow([source._directories[0].poll()])
-            by_user = {one.uid: iter([one]) for one in source._records.values()}
-            turns = source._turns(by_user, records._Meter(0.0), source._served, {ALICE})
-            assert next(turns)[0] == ALICE
+            forge(directory, warm(f"flood{number}"), f"{number}", MALLORY + number)
+        turns = []
+        for _ in range(4):
+            before = {one.folder: one.read_ns for one in source._records.values()}
             source.read(0.0)
+            turns += [
+                Path(folder).name == "alice"
+                for folder, one in source._records.items()
+                if one.read_ns != before.get(folder, 0)
+            ]
+    assert turns == [True, False, True, False] or turns == [False, True, False, True]
 
 
 @root
@@ -192,6 +134,7 @@ def test_live_ranks_are_shown_first_if_not_all_fit(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "SHOWN", 5)
+    monkeypatch.setattr(records, "SHOWN_OF_A_USER", 3)
     living = forge(directory, warm("living"), "living")
     for number in range(6):
         forge(directory, warm(f"flood{number}"), f"flood{number}")
@@ -231,23 +174,6 @@ def test_long_names_and_texts_count_for_several_ranks(
         forge(directory, warm(f"{number}" + "é" * 150), f"long{number}")
     found = RecordsSource([str(directory)], retention=900).read()
     assert found.left_out == {"ranks": 2}  # four units each
-
-
-@root
-def test_long_slots_count_for_several_ranks_and_do_not_fill_the_cache(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A newer release may write longer ones; forged ones would fill the memory."""
-    monkeypatch.setattr(records, "SHOWN", 25)
-    for number in range(3):
-        slot = forge(directory, warm(f"run{number}"), f"{number}") / record.SLOT
-        slot.write_bytes(lengthened(slot.read_bytes(), number))
-        layout._cached_compile.cache_clear()
-    found = RecordsSource([str(directory)], retention=900).read()
-    assert found.refusals == ()
-    assert {one.slot.steps.steps for one in found.records} == {warm().steps.steps}
-    assert found.left_out == {"ranks": 1}  # eleven units each
-    assert layout._cached_compile.cache_info().currsize == 0
 
 
 def test_records_are_shown_before_their_long_journals_are_read_live_ones_first(
@@ -351,21 +277,24 @@ def test_a_user_over_their_limit_blocks_no_other_user_s_answer() -> None:
 
 
 @root
-def test_users_over_a_limit_are_named_and_a_small_share_is_reported(
+def test_users_over_a_limit_are_named_and_what_the_total_leaves_out_is_reported(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of records that are not followed, and of ranks that are not shown."""
     for number in range(100):
         forge(directory, warm(f"flood{number}"), f"flood{number}")
     forge(directory, warm("alice"), "alice", ALICE)
-    for name, total in (("SHOWN", 34), ("RECORDS", 66)):
-        monkeypatch.setattr(records, name, total)
-        found = RecordsSource([str(directory)], retention=900).read()
-        assert found.over == {MALLORY}
-        assert not found.crowded
-        assert "alice" in names(found)
-    monkeypatch.setattr(records, "SHOWN", 32)
-    assert RecordsSource([str(directory)], retention=900).read().crowded
+    for limit in ("SHOWN", "RECORDS"):
+        with monkeypatch.context() as patch:
+            patch.setattr(records, f"{limit}_OF_A_USER", 34)
+            found = RecordsSource([str(directory)], retention=900).read()
+            assert (found.over, found.crowded) == ({MALLORY}, False)
+            assert "alice" in names(found)
+            assert len(found.records) == 35
+        with monkeypatch.context() as patch:
+            patch.setattr(records, limit, 34)
+            found = RecordsSource([str(directory)], retention=900).read()
+            assert (len(found.records), found.crowded) == (34, True)
 
 
 def test_unread_records_of_users_over_a_limit_leave_no_name_undecided() -> None:
@@ -387,44 +316,6 @@ def test_an_omitted_run_is_unread_for_every_client() -> None:
     assert (
         why_left_out(made, "bert", MALLORY) == "you have more records than an answer has room for"
     )
-    assert why_left_out(of_owner(made, ALICE), "gpt2") is None
-
-
-def test_the_limit_of_a_rank_is_hidden_with_a_gpu_that_it_only_claims() -> None:
-    limit = LimitedBy(verdict="compute", share=0.9, evidence=("tensor cores 71 %",))
-    for processes, shown in (((1234567,), None), ((b.view(b.WARM).record.pid,), limit)):
-        view = replace(b.view(b.WARM), gpus=(b.gpu(0, processes=processes),), limited_by=limit)
-        who = replace(view.figures.who, owner_uid=ALICE)
-        view = replace(view, figures=replace(view.figures, who=who))
-        (run,) = of_owner(replace(b.snapshot(), runs=b.runs(view)), ALICE).runs
-        assert run.ranks[0].limited_by == shown
-
-
-def test_an_answer_about_one_user_contains_no_data_of_another() -> None:
-    def owned(uid: int, run: str, gpu: GpuReading) -> RankView:
-        view = replace(b.view(b.WARM), gpus=(gpu,))
-        who = replace(view.figures.who, run=run, name=run, owner_uid=uid, reported_gpus=(gpu.uuid,))
-        return replace(view, figures=replace(view.figures, who=who))
-
-    pid = b.view(b.WARM).record.pid
-    gpus = (b.gpu(0, processes=(pid,)), b.gpu(1))
-    mine, other = owned(ALICE, "mine", gpus[0]), owned(MALLORY, "other", gpus[1])
-    found = replace(b.snapshot(), runs=b.runs(mine, other))
-    found = replace(
-        found,
-        gpus=gpus,
-        observed=(ObservedTraining(pid=7, command="other.py", gpus=(gpus[1].uuid,)),),
-        refusals=(Refusal(path="/run/warmwatch/other", reason="torn"),),
-        sources=(SourceHealth(source="records", up=False, error="/home/other: denied"),),
-        left_out_uids=frozenset({ALICE, MALLORY}),
-        left_out_runs=frozenset({(MALLORY, "other")}),
-    )
-    answer = status(of_owner(found, ALICE))
-    assert [run["run"] for run in answer["runs"]] == ["mine"]
-    assert [gpu["uuid"] for gpu in answer["gpus"]] == [gpus[0].uuid]
-    assert (answer["left_out_uids"], answer["more_refusals"]) == ([ALICE], 1)
-    for hidden in ("other", gpus[1].uuid):
-        assert hidden not in json.dumps(answer)
 
 
 @root
@@ -437,7 +328,8 @@ def test_unread_records_of_a_user_over_a_limit_are_counted_separately(
     for number in range(2):
         forge(directory, warm(f"alice{number}"), f"alice{number}", ALICE)
     found = RecordsSource([str(directory)], retention=900).read(0.0)
-    assert (found.unread, found.unread_beyond) == (3, 2)
+    assert found.unread == 4
+    assert found.unread_beyond in {2, 3}, "one was read, of either user"
 
 
 def test_a_requested_run_is_shown_before_newer_live_ones_of_its_owner(
@@ -550,7 +442,7 @@ def test_status_exits_with_6_if_the_callers_own_records_are_omitted(
 def test_wait_and_runs_exit_with_6_if_the_callers_own_records_are_omitted(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warmwatch_monitor.wait.command.APPEARS_SECONDS", 0.1)
+    monkeypatch.setattr("warmwatch_monitor.commands.wait.APPEARS_SECONDS", 0.1)
     monkeypatch.setenv("WARMWATCH_DIR", str(directory))
     monkeypatch.setenv("WARMWATCH_STATE", str(tmp_path / "state"))
 

@@ -12,13 +12,13 @@ from click.testing import CliRunner
 from support import builders as b
 from support.documents import status
 from support.records import live_slot, write_record
+from warmwatch_monitor.commands.status import status as status_command
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.model import Compilation, Cost, FunctionCost
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_journal import Journal
 from warmwatch_monitor.sources.records.function_costs import MOST, Functions
 from warmwatch_monitor.terminal.functions import functions as table
-from warmwatch_monitor.terminal.status import status as status_command
 
 FORWARD = {
     "t": 5,
@@ -62,7 +62,7 @@ def read(folder: Path, *lines: dict[str, Any]) -> Journal:
 
 def test_a_function_has_all_of_its_compilations_including_the_backward(tmp_path: Path) -> None:
     again = {**FORWARD, "id": "0/1", "seconds": 2.0, "ops": 130, "failure": "Broken"}
-    (one,) = read(tmp_path, FORWARD, BACKWARD, again).functions
+    (one,) = read(tmp_path, FORWARD, BACKWARD, again).sums.functions.most_expensive
     assert (one.name, one.file, one.line, one.others) == ("forward", "model.py", 31, 0)
     assert (one.compilations, one.failures, one.seconds) == (3, 1, 32.0)
     assert (one.cache_hits, one.cache_misses) == (1, 2)
@@ -84,26 +84,28 @@ def test_a_function_has_all_of_its_compilations_including_the_backward(tmp_path:
 def test_a_function_that_several_lines_call_names_none_of_them(tmp_path: Path) -> None:
     """Else all of its cost would be that of the last caller, such as an evaluation."""
     seven, nine = ({**FORWARD, "caller": f"train.py:{line}"} for line in (7, 9))
-    (one,) = read(tmp_path / "several", seven, BACKWARD, nine, nine).functions
+    (one,) = read(tmp_path / "several", seven, BACKWARD, nine, nine).sums.functions.most_expensive
     assert one.caller is None
-    (one,) = read(tmp_path / "single", nine, BACKWARD, nine).functions
+    (one,) = read(tmp_path / "single", nine, BACKWARD, nine).sums.functions.most_expensive
     assert one.caller == "train.py:9"
 
 
 def test_all_compilations_count_and_not_only_the_last_ones(tmp_path: Path) -> None:
     lines = [{**FORWARD, "id": f"0/{n}", "seconds": 1.0} for n in range(60)]
     journal = read(tmp_path, *lines)
-    assert len(journal.compilations) < 60
-    assert [(one.compilations, one.seconds) for one in journal.functions] == [(60, 60.0)]
+    assert len(journal.sums.compilations) < 60
+    assert [(one.compilations, one.seconds) for one in journal.sums.functions.most_expensive] == [
+        (60, 60.0)
+    ]
 
 
 def test_compilations_of_an_unknown_function_have_their_own_row(tmp_path: Path) -> None:
-    (one,) = read(tmp_path, BACKWARD).functions
+    (one,) = read(tmp_path, BACKWARD).sums.functions.most_expensive
     assert (one.name, one.seconds) == (None, 20.0)
 
 
 def test_other_compilers_compile_no_function(tmp_path: Path) -> None:
-    assert read(tmp_path, {**FORWARD, "kind": "triton"}).functions == ()
+    assert read(tmp_path, {**FORWARD, "kind": "triton"}).sums.functions.most_expensive == ()
 
 
 def test_stored_functions_are_bounded_and_the_others_summed() -> None:
@@ -130,7 +132,7 @@ def test_a_line_that_no_agent_writes_is_refused_completely(tmp_path: Path) -> No
         {**FORWARD, "guards": 1.5},
     ]
     journal = read(tmp_path, *wrong)
-    assert (journal.broken_lines, journal.functions) == (len(wrong), ())
+    assert (journal.broken_lines, journal.sums.functions.most_expensive) == (len(wrong), ())
 
 
 def rank_with(*costs: FunctionCost) -> dict[str, Any]:

@@ -13,16 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from warmwatch.shared.values import STRICT_EXPORT
 from warmwatch_monitor.model import Beginning, Recompile
+from warmwatch_monitor.model.journal import MOST_KERNELS
 from warmwatch_monitor.sources.records import journal_lines
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.followed_journal import (
-    CHUNK,
-    MOST_BREAKS,
-    MOST_EVENTS,
-    Journal,
-)
+from warmwatch_monitor.sources.records.followed_journal import CHUNK, Journal
 from warmwatch_monitor.sources.records.journal_lines import LARGEST_JOURNAL
+from warmwatch_monitor.sources.records.journal_sums import MOST_BREAKS, MOST_EVENTS
 
 GOOD = '{"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}'
 BAD = {
@@ -61,26 +59,56 @@ def journal(path: Path, *lines: str) -> Journal:
     return followed
 
 
+def test_the_dearest_remedy_is_kept_beyond_the_last_compilations(tmp_path: Path) -> None:
+    line = {"t": 1, "event": "compilation", "kind": "forward", "id": "0/0", "seconds": 90.0}
+    again = {**line, "category": "shape", "reason": "0/0: why"}
+    cheap = [{**again, "id": f"0/{n}", "seconds": 1.0} for n in range(2, 40)]
+    warm = {"t": 1, "event": "warm", "at": 4, "steps": 1}
+    dear = {**again, "id": "0/1", "seconds": 30.0}
+    backward = {**line, "kind": "backward", "id": "0/1"}
+    reset = {**line, "id": "0/1", "seconds": 2.0}
+    of_it = (dear, line, backward, reset, backward)
+    lines = map(json.dumps, (again, warm, *of_it, *cheap))
+    followed = journal(tmp_path / "events.jsonl", *lines)
+    assert followed.sums.dearest is not None
+    assert followed.sums.dearest.id == "0/1", (
+        "the warm-up has to compile, and a first compilation too"
+    )
+    assert followed.sums.dearest not in followed.sums.compilations
+    assert followed.sums.dearest_seconds == 120.0, (
+        "with its own backward, not with that after a reset"
+    )
+
+
 def test_compilations_after_a_warm_line_follow_the_warm_up(tmp_path: Path) -> None:
     warm = '{"t": 6, "event": "warm", "at": 4}'
     followed = journal(tmp_path / "events.jsonl", GOOD, GOOD, warm, GOOD)
-    assert [one.after_warm for one in followed.compilations] == [False, False, True]
+    assert [one.after_warm for one in followed.sums.compilations] == [False, False, True]
 
 
 @pytest.mark.parametrize("bad", BAD)
 def test_an_invalid_line_is_counted_and_the_next_one_is_read(tmp_path: Path, bad: str) -> None:
     followed = journal(tmp_path / "events.jsonl", BAD[bad], GOOD)
-    assert [one.id for one in followed.compilations] == ["0/1"]
-    assert followed.fallbacks == ()
+    assert [one.id for one in followed.sums.compilations] == ["0/1"]
+    assert followed.sums.fallbacks == ()
     assert followed.broken_lines >= 1
 
 
-def test_a_text_is_truncated_and_can_be_encoded_as_utf_8(tmp_path: Path) -> None:
-    long = GOOD.replace("1.5}", '1.5, "reason": "' + "x" * 50_000 + '", "name": "a\\ud800b"}')
-    (one,) = journal(tmp_path / "events.jsonl", long).compilations
+def test_a_text_is_truncated_and_printable(tmp_path: Path) -> None:
+    long = GOOD.replace("1.5}", '1.5, "reason": "' + "x" * 50_000 + '", "name": "a\\u001bb"}')
+    (one,) = journal(tmp_path / "events.jsonl", long).sums.compilations
     assert one.reason is not None
     assert len(one.reason) <= journal_lines.LONGEST_TEXT + 3
-    assert one.name == "a\\ud800b"
+    assert one.name == "a\\x1bb"
+
+
+def test_lists_and_tables_are_as_short_as_an_agent_writes_them(tmp_path: Path) -> None:
+    slowest = [["k", 9]] * 1_000
+    phases = {**{f"p{n}": 1 for n in range(2_000)}, "dynamo": 7}
+    long = json.dumps({**json.loads(GOOD), "slowest": slowest, "phase_us": phases})
+    (one,) = journal(tmp_path / "events.jsonl", long).sums.compilations
+    assert one.slowest == (("k", 9),) * MOST_KERNELS
+    assert one.phase_us == {"dynamo": 7}
 
 
 JSON = st.recursive(
@@ -116,15 +144,9 @@ WHOLE: dict[str, Any] = {
     "phase_us": {"dynamo": 8},
     "slowest": [["kernel", 9]],
 }
-KINDS_OF_ENTRY = (
-    *(
-        journal_lines.compilation,
-        journal_lines.fallback,
-        journal_lines.beginning,
-        journal_lines.recompile,
-    ),
-    *(journal_lines.graph_break, journal_lines.cudagraph_skip, journal_lines.long_step),
-    journal_lines.spill,
+EVENTS = (
+    *("compilation", "fallback", "begin", "recompile", "graph_break", "cudagraph_skip"),
+    *("long_step", "spill"),
 )
 
 
@@ -138,13 +160,15 @@ def numbers(value: Any) -> Iterator[float]:
 
 
 def taken(changes: dict[str, Any]) -> int:
-    """Return how many kinds accept this line. Each field of an entry has its declared type."""
-    line, count = json.dumps({**WHOLE, **changes}).encode(), 0
-    for make in KINDS_OF_ENTRY:
+    """Return of how many events this line is read. Each field has its declared type."""
+    count = 0
+    for event in EVENTS:
         try:
-            made = make(journal_lines.parse(line))
+            whole = {**WHOLE, "evaluating": True} if event == "compilation" else WHOLE
+            made = journal_lines.parse(json.dumps({**whole, **changes, "event": event}).encode())
         except ValueError:
             continue
+        assert made is not None
         # this refuses what is not of its field's type, and a text that is not Unicode
         assert msgspec.json.decode(msgspec.json.encode(made), type=type(made)) == made
         assert all(0 <= number < 2**63 for number in numbers(msgspec.to_builtins(made)))
@@ -153,10 +177,10 @@ def taken(changes: dict[str, Any]) -> int:
 
 
 def test_an_odd_value_in_an_entry_has_the_right_type_or_is_refused() -> None:
-    assert taken({}) == len(KINDS_OF_ENTRY)
+    assert taken({}) == len(EVENTS)
     for key in WHOLE:
         counts = [taken({key: odd}) for odd in ODD]
-        assert min(counts) < len(KINDS_OF_ENTRY), f"any {key} is taken by all"
+        assert min(counts) < len(EVENTS), f"any {key} is taken by all"
 
 
 @settings(deadline=None)  # a busy machine is no finding
@@ -164,7 +188,7 @@ def test_an_odd_value_in_an_entry_has_the_right_type_or_is_refused() -> None:
 def test_any_json_value_is_a_typed_entry_or_refused(
     changes: dict[str, Any],
 ) -> None:
-    assert 0 <= taken(changes) <= len(KINDS_OF_ENTRY)
+    assert 0 <= taken(changes) <= len(EVENTS)
 
 
 @settings(deadline=None)  # a busy machine is no finding
@@ -189,7 +213,7 @@ def test_an_excessively_long_journal_is_read_from_its_end(
     read = bytes_read(monkeypatch)
     assert follow(followed, path)
     assert sum(read) <= 2 * CHUNK
-    assert [one.id for one in followed.compilations] == ["0/1", "7/7"]
+    assert [one.id for one in followed.sums.compilations] == ["0/1", "7/7"]
     assert grown - CHUNK < followed.skipped_bytes <= grown
     assert (followed.broken_lines, followed.unread_bytes) == (0, 0)
     assert not follow(followed, path)
@@ -222,11 +246,11 @@ def test_a_long_journal_is_read_completely_at_first(tmp_path: Path) -> None:
     assert 4 * CHUNK < path.stat().st_size < LARGEST_JOURNAL
     followed = Journal()
     assert follow(followed, path)
-    assert [one.id for one in followed.compilations] == [
+    assert [one.id for one in followed.sums.compilations] == [
         f"{n}/0" for n in range(60_000 - MOST_EVENTS, 60_000)
     ]
-    assert len(followed.breaks) == 5
-    (cost,) = followed.functions
+    assert len(followed.sums.breaks) == 5
+    (cost,) = followed.sums.functions.most_expensive
     assert cost.compilations == 60_000
     left = followed.broken_lines, followed.unread_bytes, followed.skipped_bytes
     assert left == (0, 0, 0)
@@ -246,7 +270,7 @@ def test_reading_a_journal_resumes_where_the_last_poll_ran_out_of_time(tmp_path:
         assert followed.follow(folder)
         assert not followed.follow(folder)
     assert (followed.unread_bytes, followed.broken_lines) == (0, 0)
-    assert followed.compilations[-1].id == "19999/0"
+    assert followed.sums.compilations[-1].id == "19999/0"
 
 
 def test_appended_lines_are_read_even_if_others_used_the_budget(
@@ -257,7 +281,7 @@ def test_appended_lines_are_read_even_if_others_used_the_budget(
     followed = Journal()
     with Folder(str(tmp_path)) as folder:
         assert followed.follow(folder, lambda: False)
-    assert len(followed.compilations) == 1
+    assert len(followed.sums.compilations) == 1
 
 
 def line(event: str, t: int, **values: object) -> str:
@@ -275,9 +299,9 @@ def test_another_compiler_s_activity_is_reported_when_it_starts(tmp_path: Path) 
         line("recompile", 4, reason="n: expected 1, actual 2", category="shape", **kernel),
         line("begin", 5, activity=2, what="custom", kind="of another time", name="mine"),
     )
-    assert followed.recompile is not None
-    assert (followed.recompile.kind, followed.recompile.name) == ("triton", "scale")
-    assert followed.beginning == Beginning(at_ns=5, what="custom", kind="other", name="mine")
+    assert followed.sums.recompile is not None
+    assert (followed.sums.recompile.kind, followed.sums.recompile.name) == ("triton", "scale")
+    assert followed.sums.beginning == Beginning(at_ns=5, what="custom", kind="other", name="mine")
 
 
 def test_the_last_start_its_reason_and_the_end_of_the_process_are_reported(tmp_path: Path) -> None:
@@ -288,22 +312,22 @@ def test_the_last_start_its_reason_and_the_end_of_the_process_are_reported(tmp_p
         line("recompile", 4, **{**why, "reason": "an older one"}),
         line("begin", 7, activity=2, what="entire_backward_compile", steps=0),
         line("recompile", 8, **why),
-        line("compilation", 9, id="0/1", kind="forward", **why),
+        line("compilation", 9, id="0/1", kind="forward", steps=21, **why),
         line("exit", 10, how="failed", exception="RuntimeError", code=1, steps=3),
     )
-    assert followed.beginning == Beginning(at_ns=7, what="entire_backward_compile")
-    assert followed.recompile == Recompile(at_ns=8, **why)
-    assert followed.exception == "RuntimeError"
-    (made,) = followed.compilations
-    assert (made.name, made.file, made.line) == ("forward", "model.py", 31)
+    assert followed.sums.beginning == Beginning(at_ns=7, what="entire_backward_compile")
+    assert followed.sums.recompile == Recompile(at_ns=8, **why)
+    assert followed.sums.exception == "RuntimeError"
+    (made,) = followed.sums.compilations
+    assert (made.name, made.file, made.line, made.step) == ("forward", "model.py", 31, 21)
     assert followed.broken_lines == 0
 
 
 def test_reasons_of_graph_breaks_are_ordered_and_bounded(tmp_path: Path) -> None:
     many = [line("graph_break", n, reason=f"r{n}", count=n) for n in range(MOST_BREAKS + 9)]
     followed = journal(tmp_path / "events.jsonl", *many, line("graph_break", 5, reason="r0"))
-    assert [one.reason for one in followed.breaks] == [f"r{n}" for n in range(MOST_BREAKS)]
-    assert followed.breaks[3].count == 3
+    assert [one.reason for one in followed.sums.breaks] == [f"r{n}" for n in range(MOST_BREAKS)]
+    assert followed.sums.breaks[3].count == 3
     assert followed.broken_lines == 1
 
 
@@ -312,7 +336,30 @@ def test_the_first_of_ten_consecutive_long_steps_is_stored(tmp_path: Path) -> No
         json.dumps({"t": n, "event": "long_step", "n": n, "seconds": 2.0, "usual": 0.4})
         for n in (3, *range(20, 29), *range(40, 55), 70)
     ]
-    assert journal(tmp_path / "events.jsonl", *lines[:19]).slowed is None
-    slowed = journal(tmp_path / "events.jsonl", *lines).slowed
+    assert journal(tmp_path / "events.jsonl", *lines[:19]).sums.slowed is None
+    slowed = journal(tmp_path / "events.jsonl", *lines).sums.slowed
     assert slowed is not None
     assert slowed.step == 40
+
+
+@pytest.mark.parametrize("exports", [True, False])
+def test_what_pytorch_compiles_again_has_the_cause_that_dropped_it(
+    tmp_path: Path, exports: bool
+) -> None:
+    """A strict ``torch.export`` drops all that was compiled, as ``torch._dynamo.reset()`` does.
+    What has been compiled since the export was dropped by a later reset.
+    """
+    export = line("compilation", 4, kind="custom", name=STRICT_EXPORT, seconds=0.5, steps=16)
+    again = {**WHERE, "kind": "forward", "again": True, "steps": 16, "seconds": 0.25}
+    followed = journal(
+        tmp_path / "events.jsonl",
+        line("compilation", 3, kind="forward", steps=0, **WHERE),
+        *([export] if exports else []),
+        line("begin", 5, what="dynamo", again=True, steps=16, **WHERE),
+        line("compilation", 6, **again),
+        line("compilation", 9, **again),
+    )
+    assert followed.sums.beginning is not None
+    assert followed.sums.beginning.exported == exports
+    *_, by_export, by_reset = followed.sums.compilations
+    assert (by_export.exported, by_reset.exported) == (exports, False)

@@ -10,7 +10,7 @@ import pytest
 from support.records import held, warm, write_record
 from support.users import ALICE
 from warmwatch.shared import places
-from warmwatch_monitor.sources.records import other_places
+from warmwatch_monitor.sources.records import directory, other_places
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 
 
@@ -61,7 +61,8 @@ class TestAnotherUsersPlace:
         assert found.records == ()
         (refusal,) = found.refusals
         assert refusal.path == str(shared.parent / f"warmwatch-{ALICE}")
-        assert refusal.reason.startswith(f"user {ALICE} may have records in it, which this user")
+        reader = f"which user {os.geteuid()} may not read"  # not the user who asks the daemon
+        assert refusal.reason.startswith(f"user {ALICE} may have records in it, {reader}")
         assert found.problem is None, "no user can make the whole source fail"
 
     def test_its_owner_can_remove_it_without_a_failure(self, shared: Path) -> None:
@@ -91,3 +92,13 @@ def test_free_room_is_that_of_each_directory(shared: Path) -> None:
     assert room.free_bytes is not None
     assert abs(room.free_bytes - there.f_bavail * there.f_frsize) < 1 << 30
     assert room.free_inodes is None or room.free_inodes > 0
+
+
+def test_a_directory_has_one_identity_whatever_its_path(shared: Path, tmp_path: Path) -> None:
+    """In two containers the same directory may be mounted at two paths."""
+    link, other = tmp_path / "mounted", tmp_path / "other"
+    link.symlink_to(shared)
+    other.mkdir()
+    rooms = [directory._room(str(path)) for path in (shared, link, other)]
+    first, same, another = [room.identity for room in rooms if room]
+    assert first == same != another

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +16,14 @@ from msgspec.structs import replace
 from support import builders as b
 from support.documents import status
 from support.records import wait_until
+from warmwatch.shared.record import SLOT
 from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.commands.status import picture
 from warmwatch_monitor.model import ObservedTraining, Signs
 from warmwatch_monitor.sources import unattached as source
-from warmwatch_monitor.sources.unattached import ObservedSource, shown
+from warmwatch_monitor.sources.script import attaches_nothing, run_name
+from warmwatch_monitor.sources.unattached import ObservedSource, is_starting, shown, without_record
 from warmwatch_monitor.status.words.sentence import unattached_evidence
-from warmwatch_monitor.terminal.status import picture
 
 SECOND = 10**9
 # A training that holds a pool as torch's: a process of that name, and its forked children.
@@ -39,6 +42,16 @@ for busy in (True, False):
         time.sleep(1000)
 sys.stdin.read()
 os.killpg(0, 9)
+"""
+
+# A process that has loaded a library of this name, holds the other arguments open, and has a child.
+LOADS = """
+import mmap, os, sys
+library, *opened = map(open, sys.argv[1:])
+mapped = mmap.mmap(library.fileno(), 0, access=mmap.ACCESS_READ)
+os.fork()
+print("loaded", flush=True)
+sys.stdin.read()
 """
 
 
@@ -211,3 +224,88 @@ def test_a_process_may_end_during_the_listing(training: int) -> None:
         process.kill()
     psutil.Process(training).kill()
     wait_until(lambda: of(looked.read([], ()), training) is None)
+
+
+def test_a_process_that_loaded_torch_and_has_no_record_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not its worker, and no process with the slot of a record open."""
+    # another name: this process may have loaded PyTorch itself, for another test
+    monkeypatch.setattr(source, "_TORCH", "libtorch_of_this_test")
+    library, slot, script = (
+        tmp_path / one for one in ("libtorch_of_this_test.so", SLOT, "train.py")
+    )
+    library.write_bytes(b"x")
+    slot.write_bytes(b"x")
+    script.write_text(LOADS)
+    before = time.time() - 1
+    assert not is_starting("train", before)
+    with running(str(script), str(library), str(slot)):
+        assert not is_starting("train", before), "neither it nor its worker: it has a record"
+    with (
+        running(str(script), str(library)) as one,
+        running(str(script), str(library), str(slot)) as recorded,
+    ):
+        pids = {one.pid, recorded.pid}
+        pids |= {each.pid for pid in pids for each in psutil.Process(pid).children()}
+        assert len(pids) == 4
+        assert is_starting("train", before)
+        assert not is_starting("train", time.time() + 1), "it began before the end of the run"
+        assert not is_starting("other", before)
+        found = [(pid, command) for pid, command in without_record() if pid in pids]
+    assert [pid for pid, _ in found] == [one.pid]
+    assert found[0][1].endswith(" train.py")
+
+
+@pytest.mark.parametrize(
+    ("command", "environ", "name"),
+    [
+        ("python -u -X dev train.py --data x", "", "train"),
+        ("python /home/me/gpt2.py", "WARMWATCH_RUN=nano", "nano"),
+        ("python train.py", "SLURM_JOB_ID=7\0SLURM_JOB_NAME=gpt2", "gpt2-7"),
+        ("python -m nanogpt.train", "", "train"),
+        ("python -m nanogpt", "", "nanogpt"),
+        ("python -c pass", "", "HERE"),
+        ("python", "", "HERE"),
+    ],
+)
+def test_a_process_is_named_as_the_agent_will_name_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, environ: str, name: str
+) -> None:
+    (tmp_path / "HERE").mkdir()
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "cwd").symlink_to(tmp_path / "HERE")
+    (tmp_path / "1" / "cmdline").write_text(command.replace(" ", "\0") + "\0")
+    (tmp_path / "1" / "environ").write_text(environ)
+    monkeypatch.setattr(source.proc, "PROC", str(tmp_path))
+    assert run_name(1) == name
+
+
+@pytest.mark.parametrize(
+    ("imports", "nothing"),
+    [
+        ("import torch, warmwatch\n# import warmwatch.auto\nwarmwatch.step()", True),
+        ("from warmwatch import step", True),
+        ("import torch", False),
+        ("import warmwatch\nimport warmwatch.auto", False),
+        ("from warmwatch import auto", False),
+        ("import warmwatch as w\nw.attach(run='a')", False),
+        ("from warmwatch import attach, step", False),
+        ("import warmwatch\nfrom warmwatch.frameworks.lightning import Callback", False),
+        ("import warmwatch\n__import__('warmwatch.auto')", False),
+        ("import warmwatch\nprint 1", False),
+    ],
+)
+def test_a_script_that_imports_warmwatch_alone_attaches_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imports: str, nothing: bool
+) -> None:
+    """By its code, not its comments; the script is found in the process's own directory."""
+    (tmp_path / "train.py").write_text(imports)
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "cwd").symlink_to(tmp_path)
+    (tmp_path / "1" / "cmdline").write_text("python\0-u\0-X\0dev\0train.py\0--data=x.py\0")
+    (tmp_path / "1" / "environ").write_text("HOME=/home/me\0")
+    monkeypatch.setattr(source.proc, "PROC", str(tmp_path))
+    assert attaches_nothing(1) is nothing
+    (tmp_path / "1" / "environ").write_text("PYTHONPATH=/x/warmwatch/_boot\0")
+    assert not attaches_nothing(1), "`warmwatch run` attaches"

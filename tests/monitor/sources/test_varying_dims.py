@@ -10,10 +10,9 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch_monitor.model import RankView, Snapshot
-from warmwatch_monitor.output.summary import Headline
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_journal import Journal
-from warmwatch_monitor.sources.records.varying_dims import MOST_DIMS, MOST_VALUES, _sizes
+from warmwatch_monitor.sources.records.varying_dims import MOST_DIMS, MOST_VALUES, sizes_in
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import answer
 
@@ -65,7 +64,7 @@ def test_a_long_name_does_not_block_the_daemon(tmp_path: Path) -> None:
     def took(text: str) -> float:
         before = time.process_time()
         for _ in range(5):
-            list(_sizes(text))
+            list(sizes_in(text))
         return time.process_time() - before
 
     long, plain = (min(took(text) for _ in range(3)) for text in ("a" * 4_000, "a " * 2_000))
@@ -73,13 +72,13 @@ def test_a_long_name_does_not_block_the_daemon(tmp_path: Path) -> None:
 
 
 def rank(journal: Journal, base: b.Slot = b.WARM) -> RankView:
-    known = {"varying": journal.varying.dims, "warm_since": journal.varying.warm_since}
-    return b.view(base, compilations=journal.compilations, journal=known)
+    known = {"varying": journal.sums.varying.dims, "warm_since": journal.sums.varying.warm_since}
+    return b.view(base, compilations=journal.sums.compilations, journal=known)
 
 
 def test_all_recompiles_count_and_not_only_the_stored_ones(tmp_path: Path) -> None:
     sizes = tuple(range(48, 90))
-    (one,) = followed(tmp_path / "events.jsonl", *ragged(sizes)).varying.dims
+    (one,) = followed(tmp_path / "events.jsonl", *ragged(sizes)).sums.varying.dims
     assert (one.tensor, one.dim, one.values) == ("tokens", 1, sizes)
     assert (one.count, one.seconds) == (41, 41 * 11.0)
 
@@ -100,7 +99,7 @@ def test_sizes_of_tensors_of_one_step_need_no_padding(tmp_path: Path) -> None:
 
 def test_sizes_of_evaluations_are_apart(tmp_path: Path) -> None:
     evaluated = [{**forward(n, reason((8, 9, 10)[: n + 1])), "evaluating": True} for n in (1, 2)]
-    dims = followed(tmp_path / "events.jsonl", *ragged((48, 50)), *evaluated).varying.dims
+    dims = followed(tmp_path / "events.jsonl", *ragged((48, 50)), *evaluated).sums.varying.dims
     assert [one.values for one in dims] == [(48, 50), (8, 9, 10)]
 
 
@@ -164,7 +163,7 @@ def test_the_sentence_names_the_varying_dimension_of_a_recompile(tmp_path: Path)
     )
     view = rank(journal, replace(b.RECOMPILING, compile=counts))
     took = "dim 1 of `tokens` was compiled for 9 sizes, from 48 to 64"
-    assert answer(b.snapshot(view)) == Headline(
+    assert b.parts(answer(b.snapshot(view))) == (
         f"gpt2: {b.head(view)}: {took}",
         (f"reason: {took}; each cost 11 s: mark the tensor that you pass, or {PAD}",),
     )
@@ -177,7 +176,7 @@ def test_torch_2_6_gives_the_same_name_and_a_symbolic_guard_finds_its_value(
     symbol = f"0/2: 2 <= {old}.size()[1]  # ids.sum()  # train.py:3 in f\n"
     lines = ragged((8, 9, 10), old)
     lines.append(forward(3, symbol + f"0/0: {reason((8, 1), old)[5:]}"))
-    (one,) = followed(tmp_path / "events.jsonl", *lines).varying.dims
+    (one,) = followed(tmp_path / "events.jsonl", *lines).sums.varying.dims
     assert (one.tensor, one.values, one.count) == ("batch['ids']", (1, 8, 9, 10), 3)
 
 
@@ -186,7 +185,7 @@ def test_a_recompile_for_another_cause_is_not_attributed_to_older_entries(
 ) -> None:
     lines = ragged((8, 9))
     lines.append(forward(2, f"0/1: n == 3\n{reason((8, 9))}"))
-    (one,) = followed(tmp_path / "events.jsonl", *lines).varying.dims
+    (one,) = followed(tmp_path / "events.jsonl", *lines).sums.varying.dims
     assert one.count == 1
 
 
@@ -217,7 +216,7 @@ def test_a_number_that_keeps_recompiling_a_function_is_reported(tmp_path: Path) 
 def test_a_recompile_without_a_duration_does_not_lower_the_mean(tmp_path: Path) -> None:
     lines = numbered((5, 6, 7, 8, 9))
     lines[1]["seconds"] = lines[2]["seconds"] = None
-    (one,) = followed(tmp_path / "events.jsonl", *lines).varying.dims
+    (one,) = followed(tmp_path / "events.jsonl", *lines).sums.varying.dims
     assert (one.count, one.timed) == (4, 2)
     assert "each cost 100 ms" in " ".join(evidence(b.view(b.WARM, journal={"varying": (one,)})))
 
@@ -226,18 +225,18 @@ def test_a_call_that_was_refused_at_the_limit_is_not_counted_as_compiled(tmp_pat
     """Its value is: the call had it."""
     lines = numbered((5, 6, 7, 8, 9))
     lines[-1].update(at_limit=True, seconds=0.001)
-    (one,) = followed(tmp_path / "events.jsonl", *lines).varying.dims
+    (one,) = followed(tmp_path / "events.jsonl", *lines).sums.varying.dims
     assert (one.count, one.timed) == (3, 3)
     assert "each cost 100 ms" in " ".join(evidence(b.view(b.WARM, journal={"varying": (one,)})))
 
 
 def test_the_number_of_dimensions_is_bounded(tmp_path: Path) -> None:
     many = [forward(1, reason((1, 2), f"t{n}")) for n in range(2 * MOST_DIMS)]
-    assert len(followed(tmp_path / "events.jsonl", *many).varying.dims) == MOST_DIMS
+    assert len(followed(tmp_path / "events.jsonl", *many).sums.varying.dims) == MOST_DIMS
     other = tmp_path / "other"
     other.mkdir()
     wide = [forward(1, reason((n, n + 1))) for n in range(1, 3 * MOST_VALUES)]
-    (one,) = followed(other / "events.jsonl", *wide).varying.dims
+    (one,) = followed(other / "events.jsonl", *wide).sums.varying.dims
     assert (len(one.values), one.complete, one.highest) == (MOST_VALUES, False, 3 * MOST_VALUES)
     assert "was compiled for more than 100 sizes" in " ".join(
         evidence(b.view(b.WARM, journal={"varying": (one,)}))
@@ -251,7 +250,7 @@ def test_the_number_of_lines_of_a_reason_is_bounded(tmp_path: Path) -> None:
         folder = tmp_path / str(between)
         folder.mkdir()
         lines = forward(1, "\n".join([first, *["x"] * between, last]))
-        (one,) = followed(folder / "events.jsonl", lines).varying.dims
+        (one,) = followed(folder / "events.jsonl", lines).sums.varying.dims
         assert one.values == values
 
 

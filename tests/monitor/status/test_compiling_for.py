@@ -17,7 +17,7 @@ from warmwatch_monitor.fleet.assembly import assemble
 from warmwatch_monitor.fleet.prometheus import Sample
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RecordReading, Snapshot
-from warmwatch_monitor.pipeline.runs import Known, group
+from warmwatch_monitor.pipeline.runs import Circumstances, group
 from warmwatch_monitor.status.words.sentence import summary
 
 _POLL = 0.5  # seconds
@@ -44,7 +44,7 @@ class World:
         for number in range(len(self.ranks)):
             self._readings[number] = self._readings.get(number) or self._reading(number)
         epoch = self._readings[0].slot.header.epoch_seconds(now)
-        runs = group(self._readings.values(), Known(now_ns=now))
+        runs = group(self._readings.values(), Circumstances(now_ns=now))
         return Snapshot(epoch=epoch, now_ns=now, runs=runs)
 
     def _reading(self, number: int) -> RecordReading:

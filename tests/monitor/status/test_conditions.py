@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.advice import MADE_ANEW
+from warmwatch.shared.fallbacks import DISABLED, FLEX, LIMIT, MODE, REMEDIES, words
 from warmwatch.shared.record import MOST_TOUCHED, CompileCounts
 from warmwatch.shared.states import CONDITIONS
+from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Compilation, Fallback, GraphBreak, RankView
-from warmwatch_monitor.output.summary import Headline
 from warmwatch_monitor.status.words.sentence import answer
-from warmwatch_monitor.terminal.status import exit_code
 
 STEPS = b.WARM.steps.steps
 
@@ -56,7 +58,7 @@ WORDS = {
 BROKEN = GraphBreak(reason="Unsupported: a module that is wrapped by DDP", count=3)
 NOTHING = replace(b.WARM.compile, graphs=0, graph_breaks=3)
 OF_NOTHING = (
-    "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows where). With "
+    "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows where); with "
     "DistributedDataParallel around a container of PyTorch (Sequential), compile the container "
     "before you wrap it."
 )
@@ -80,6 +82,15 @@ def test_a_condition_is_in_the_sentence_and_in_status(condition: str) -> None:
 def test_a_fallback_after_a_graph_break_names_the_users_function() -> None:
     found = fallback("torch_dynamo_resume_in_forward_at_9", file="model.py", line=9)
     assert "of `forward` after a graph break (model.py:9) run eagerly" in b.in_words(found)
+    found = fallback("torch_dynamo_resume_in_forward_at_9")
+    assert "of `forward` after a graph break (line 9) run eagerly" in b.in_words(found)
+
+
+def test_with_fullgraph_a_call_at_the_limit_fails_and_does_not_run_eagerly() -> None:
+    hit = Fallback(at_ns=b.ago(9), step=12, name="forward", limit=8, fullgraph=True)
+    made = view(replace(b.WARM.compile, fallbacks=1), fallbacks=(hit,))
+    words = "fail since step 13: the recompile limit of 8 was reached (fullgraph)"
+    assert f"new inputs of `forward` {words}" in b.in_words(made)
 
 
 def test_the_sentence_says_what_a_function_at_its_limit_does() -> None:
@@ -129,7 +140,7 @@ def test_the_limit_that_modules_need_is_named_only_if_it_is_known(
 def test_a_warm_rank_without_captured_code_has_no_real_speed() -> None:
     made = view(NOTHING, journal={"breaks": (BROKEN,)})
     snapshot = b.snapshot(made)
-    assert answer(snapshot) == Headline(
+    assert b.parts(answer(snapshot)) == (
         "gpt2: warm, but Dynamo captured nothing: this is eager speed; 36 ms a step",
         ("3 graph breaks: Unsupported: a module that is wrapped by DDP", OF_NOTHING),
     )
@@ -230,6 +241,37 @@ def test_the_cost_of_the_compiler_is_the_excess_of_touched_steps_over_steady_one
 def test_a_run_that_never_compiled_has_no_cost() -> None:
     (rank,) = status(b.snapshot(b.view(b.EAGER)))["runs"][0]["ranks"]
     assert rank["cost"]["beyond_steady_seconds"] is None
+
+
+def test_functions_that_run_eagerly_are_told_apart_by_cause() -> None:
+    """Uncompiled ``flex_attention`` was called the recompile limit, with a higher one as remedy."""
+    hit = fallback().figures.log.fallbacks[0]
+    flex = replace(hit, name="attend", setting=FLEX, limit=None)
+    counts = replace(b.WARM.compile, fallbacks=5, unfused=2, skipped=2)
+    one = view(counts, fallbacks=(flex, hit))
+    (rank,) = status(b.snapshot(one))["runs"][0]["ranks"]
+    (held,) = rank["conditions"]
+    assert rank["compile"]["fallbacks"] == 5
+    limited, unfused, skipped = held["words"].split("; ")
+    assert limited.endswith("run eagerly since step 13: the recompile limit of 8 was reached")
+    in_two = "in `attend` (and 1 other function)"
+    assert unfused == f"`flex_attention` runs unfused {in_two}: it is called uncompiled"
+    assert skipped.startswith("calls of 2 functions run eagerly: a new input came while")
+    assert "recompile_limit" in held["advice"]
+    assert held["advice"].endswith(f"{REMEDIES[FLEX]} {REMEDIES[DISABLED]}")
+    series = render(b.snapshot(one), None)[0].decode()
+    found = re.findall(r"fallbacks_total\{cause=\"(\w+)\",.*\} (\S+)", series)
+    assert dict(found) == {LIMIT: "1.0", FLEX: "2.0", DISABLED: "2.0"}
+
+
+def test_a_function_that_was_called_in_a_dispatch_mode_is_named_with_its_step() -> None:
+    hit = replace(fallback().figures.log.fallbacks[0], setting=MODE, limit=None)
+    one = view(replace(b.WARM.compile, fallbacks=1, skipped=1), fallbacks=(hit,))
+    (rank,) = status(b.snapshot(one))["runs"][0]["ranks"]
+    (held,) = rank["conditions"]
+    assert held["words"].startswith("calls of `forward`")
+    assert held["words"].endswith("run eagerly since step 13: " + words(MODE, "").split(": ")[1])
+    assert held["advice"].endswith(REMEDIES[MODE])
 
 
 def test_a_model_made_again_for_each_trial_needs_no_higher_limit() -> None:

@@ -10,7 +10,8 @@ from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RankView
-from warmwatch_monitor.pipeline.runs import Known, group
+from warmwatch_monitor.output.summary import details_of
+from warmwatch_monitor.pipeline.runs import Circumstances, group
 
 
 def waiting(
@@ -49,10 +50,10 @@ def compiling(seconds: float = 95, timeout: float | None = 600) -> RankView:
 
 def deadline_of(*views: RankView) -> tuple[str, float | None]:
     """Headline and details, and the seconds left, of ranks that are judged as one run."""
-    together = group([view.record for view in views], Known(now_ns=b.NOW))
+    together = group([view.record for view in views], Circumstances(now_ns=b.NOW))
     (run,) = status(replace(b.snapshot(), runs=together))["runs"]
     deadline = run["deadline"]
-    words = "; ".join((run["summary"], *run["details"]))
+    words = "; ".join((run["summary"], *details_of(run)))
     return words, deadline and deadline["left_seconds"]
 
 

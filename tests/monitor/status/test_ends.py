@@ -13,6 +13,7 @@ from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import Death, RankHistory, RankView, RecordReading
+from warmwatch_monitor.output.summary import details_of
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.runs import ended_together
 from warmwatch_monitor.status.words.evidence import evidence
@@ -30,6 +31,11 @@ def ended(how: str, *, code: int | None = None, exception: str | None = None) ->
 
 def lost(*, base: Slot = TRAINED, gone: float | None = 3.0) -> RankView:
     return b.view(base, alive=False, gone=gone)
+
+
+def killed(number: int, *, base: Slot = TRAINED, gone: float = 3.0) -> RankView:
+    death = Death(signal=number, at_ns=b.ago(gone))
+    return b.view(base, alive=False, gone=gone, journal={"death": death})
 
 
 def end(view: RankView) -> dict[str, Any]:
@@ -121,7 +127,7 @@ def test_ranks_lost_together_without_a_signal_were_cancelled_or_one_of_them_was_
     unseen = gone.count(None) == len(gone)
     assert (
         "a daemon or `warmwatch wait` that runs at the end sees which signal it was"
-        in run["details"]
+        in details_of(run)
     ) is unseen
 
 
@@ -160,6 +166,7 @@ def test_ranks_that_died_the_same_way_are_reported_together() -> None:
         (ended("failed", exception="ValueError"), "rank 0 failed: ValueError"),
         (ended("failed", code=3), "rank 0 failed with exit code 3"),
         (replace(lost(), oom_killed=True), "rank 0 is lost (out of memory)"),
+        (killed(15), "rank 0 was killed by SIGTERM"),
     ],
 )
 def test_with_living_ranks_the_end_of_another_is_reported(view: RankView, words: str) -> None:
@@ -193,6 +200,50 @@ def test_a_death_that_an_earlier_daemon_saw_is_the_end(number: int, memory: bool
     (view,) = run.ranks
     assert (end(view)["signal"], end(view)["out_of_memory"]) == (Signals(number).name, memory)
     assert view.figures.progress.state_since == pytest.approx(b.EPOCH - 3)
+
+
+def test_the_rank_that_failed_first_is_named_and_those_that_failed_of_it_after_it() -> None:
+    """A daemon sees a killed rank end later than the exception that this raises in its peers."""
+
+    def raised(rank: int, seconds_ago: float, exception: str) -> RankView:
+        slot = b.as_rank(b.ended("failed", TRAINED, seconds_ago), rank, 3)
+        return b.view(slot, alive=False, journal={"exception": exception})
+
+    def segfault(rank: int, seconds_ago: float) -> RankView:
+        return killed(11, base=b.as_rank(TRAINED, rank, 3), gone=seconds_ago)
+
+    closed, missing = raised(0, 3, "RuntimeError"), lost(base=b.as_rank(TRAINED, 2, 3))
+    of_one = summary(b.snapshot(closed, raised(1, 20, "ValueError"), missing))
+    assert of_one == (
+        "gpt2: failed after 12 steps: ValueError, rank 1 of 3; rank 0 failed: RuntimeError; "
+        "rank 2 is lost"
+    )
+    soon = summary(b.snapshot(closed, segfault(1, 2.7), raised(2, 3.1, "RuntimeError")))
+    assert soon == (
+        "gpt2: failed after 12 steps: killed by SIGSEGV, rank 1 of 3; ranks 0 and 2 failed: "
+        "RuntimeError"
+    )
+    late = summary(b.snapshot(closed, segfault(1, 1.5), raised(2, 3.1, "RuntimeError")))
+    assert late == (
+        "gpt2: failed after 12 steps: RuntimeError, 2 of 3 ranks; rank 1 failed: killed by SIGSEGV"
+    )
+
+
+def test_a_rank_that_was_killed_first_is_so_to_a_later_daemon_too() -> None:
+    """Its launcher terminated the other, which had reported an error by then."""
+    alone = as_reading(TRAINED, 1), Death(signal=9, at_ns=b.ago(3))
+    other = as_reading(b.ended("failed", TRAINED, 2.9), 0), Death(signal=15, at_ns=b.ago(2.8))
+    histories = {one.folder: RankHistory(death=death) for one, death in (alone, other)}
+    around = OtherReadings(now_ns=b.NOW, histories=histories)
+    (run,), _ = Judging().of([alone[0], other[0]], around, set(histories))
+    assert [view.judgement.state for view in run.ranks] == [State.FAILED] * 2
+    assert summary(replace(b.snapshot(), runs=(run,))) == (
+        "gpt2: failed after 12 steps: killed by SIGKILL, rank 1 of 2; rank 0 failed"
+    )
+
+
+def as_reading(slot: Slot, rank: int) -> RecordReading:
+    return RecordReading(folder=f"/{rank}", slot=b.as_rank(slot, rank, 2), alive=False)
 
 
 def test_a_signal_that_the_process_caught_and_exited_after_is_not_its_end() -> None:

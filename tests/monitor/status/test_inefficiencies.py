@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from support import builders as b
 from support.documents import status
 from support.records import live_slot, write_record
-from warmwatch_monitor.model import Fallback, GraphBreak, RankView, Spill, VaryingDim
+from warmwatch.shared.values import EXPORT, STRICT_EXPORT
+from warmwatch_monitor.model import Compilation, Fallback, GraphBreak, RankView, Spill, VaryingDim
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_journal import Journal
 from warmwatch_monitor.status.schema.compile import Inefficiency
@@ -42,11 +43,19 @@ def found(folder: Path, *lines: dict[str, Any]) -> list[Inefficiency]:
     with Folder(str(write_record(folder, live_slot(), events=lines))) as opened:
         journal.follow(opened)
     assert not journal.broken_lines
-    return of(recordings=journal.recordings, spills=journal.spills, fallbacks=journal.fallbacks)
+    return of(
+        recordings=journal.sums.functions.recordings,
+        spills=journal.sums.spills,
+        fallbacks=journal.sums.fallbacks,
+        bypasses=journal.sums.bypasses,
+        strict_exports=journal.sums.strict_exports,
+    )
 
 
-def view(fallbacks: tuple[Fallback, ...] = (), **journal: Any) -> RankView:
-    return b.view(b.WARM, fallbacks=fallbacks, journal=journal)
+def view(
+    fallbacks: tuple[Fallback, ...] = (), compilations: tuple[Compilation, ...] = (), **journal: Any
+) -> RankView:
+    return b.view(b.WARM, fallbacks=fallbacks, compilations=compilations, journal=journal)
 
 
 def of(**journal: Any) -> list[Inefficiency]:
@@ -69,6 +78,36 @@ def test_graphs_of_few_sizes_and_of_several_compilations_are_in_order(tmp_path: 
     assert found(tmp_path / "three", *recorded(3)) == []
     # torch._dynamo.reset() restarts the ids
     assert found(tmp_path / "reset", *recorded(3), _FORWARD, *recorded(3)) == []
+
+
+CUSTOM_FUNCTION = "Unsupported call_function target autograd_function_apply."
+SETTING = "torch._functorch.config.autograd_cache_allow_custom_autograd_functions"
+
+
+def test_a_bypassed_cache_has_pytorchs_reason_and_the_setting_that_cures_it(tmp_path: Path) -> None:
+    line = {"t": 2, "event": "cache", "cache": "aot_autograd", "verdict": "bypass", "id": "0/0"}
+    missed = {**line, "cache": "inductor_fx", "verdict": "miss", "key": "fq", "reason": None}
+    known, other = found(
+        tmp_path,
+        *(missed, {**line, "reason": CUSTOM_FUNCTION}, {**line, "reason": CUSTOM_FUNCTION}),
+        {**line, "cache": "inductor_fx", "reason": "mkldnn tensors unpickleable"},
+    )
+    assert (known.kind, known.count) == ("cache_bypass", 2)
+    assert known.words.startswith("AOTAutograd's cache was bypassed 2 times, so each run compiles")
+    assert CUSTOM_FUNCTION.removesuffix(".") in known.words
+    assert SETTING in known.advice
+    assert "Inductor's cache was bypassed, so" in other.words
+    assert "status --misses" in other.advice
+
+
+def test_a_strict_export_is_named_with_the_way_that_drops_nothing(tmp_path: Path) -> None:
+    line = {"t": 2, "event": "compilation", "kind": "custom", "seconds": 1.5}
+    strict = {**line, "name": STRICT_EXPORT}
+    later = [{**_FORWARD, "id": f"{n}/0"} for n in range(30)]  # it compiles again
+    (one,) = found(tmp_path, strict, {**line, "name": EXPORT}, strict, *later)
+    assert (one.kind, one.count, one.seconds) == ("strict_export", 2, 3.0)
+    assert "2 strict torch.export" in one.words
+    assert "strict=False" in one.advice
 
 
 def test_without_pytorchs_events_nothing_is_reported(tmp_path: Path) -> None:
@@ -119,4 +158,4 @@ def test_what_the_lists_of_an_answer_leave_out_is_counted() -> None:
     compile = status(b.snapshot(shown))["runs"][0]["ranks"][0]["compile"]
     for name, listed, more in (("inefficiencies", 10, 3), ("breaks", 20, 4), ("varying", 20, 2)):
         assert (len(compile[name]), compile[f"more_{name}"]) == (listed, more)
-    assert "3 more of these that make code slower than it could be" in evidence(shown)
+    assert "3 more of these" in evidence(shown)

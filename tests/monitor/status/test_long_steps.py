@@ -12,7 +12,8 @@ from support.documents import status
 from support.values import replace
 from warmwatch_monitor.model import LongStep
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.followed_journal import MOST_LONG_STEPS, Journal
+from warmwatch_monitor.sources.records.followed_journal import Journal
+from warmwatch_monitor.sources.records.journal_sums import MOST_LONG_STEPS
 from warmwatch_monitor.status.words.evidence import evidence, words
 from warmwatch_monitor.status.words.sentence import summary
 
@@ -24,38 +25,41 @@ UNKNOWN = "no compile event in it, and what it went to is not known"
     ("known", "expected"),
     [
         ({}, UNKNOWN),
-        ({"saving_seconds": 38.0}, "38.0 s of it saving a checkpoint"),
+        ({"saving_seconds": 38.0}, "38 s of it saving a checkpoint"),
         ({"saving_seconds": 3.0, "data_seconds": 2.0}, UNKNOWN),
-        ({"data_seconds": 40.0, "batches": 1}, "40.0 s of it waiting for data"),
+        ({"data_seconds": 40.0, "batches": 1}, "40 s of it waiting for data"),
         (
             {"saving_seconds": 10.0, "data_seconds": 6.0},
             (
-                "10.0 s of it saving a checkpoint, 6.0 s of it waiting for data, "
+                "10 s of it saving a checkpoint, 6 s of it waiting for data, "
                 "no compile event in it, and what the rest went to is not known"
             ),
         ),
-        ({"batches": 51, "batches_usual": 1.0}, "51 batches in it: an evaluation?"),
+        ({"batches": 51, "batches_before": 399}, "51 batches in it: an evaluation?"),
         (
-            {"batches": 51, "batches_usual": 1.0, "data_seconds": 30.0},
-            "30.0 s of it waiting for data, 51 batches in it: an evaluation?",
+            {"batches": 51, "batches_before": 399, "data_seconds": 30.0},
+            "30 s of it waiting for data, 51 batches in it: an evaluation?",
         ),
-        ({"evaluating_seconds": 40.0}, "40.0 s of it evaluating"),
+        ({"evaluating_seconds": 40.0}, "40 s of it evaluating"),
         (
-            {"evaluating_seconds": 40.0, "saving_seconds": 8.0, "batches": 51, "batches_usual": 1},
-            "8.0 s of it saving a checkpoint, 40.0 s of it evaluating",
+            {
+                "evaluating_seconds": 40.0,
+                "saving_seconds": 8.0,
+                "batches": 51,
+                "batches_before": 399,
+            },
+            "8 s of it saving a checkpoint, 40 s of it evaluating",
         ),
         ({"between_cells_seconds": 40.9}, "40.9 s of it between the cells of a notebook"),
-        ({"batches": 4, "batches_usual": 4.0}, UNKNOWN),
-        ({"batches": 2, "batches_usual": 0.1}, UNKNOWN),
+        ({"batches": 4, "batches_before": 4 * 399}, UNKNOWN),
+        ({"batches": 2, "batches_before": 40}, UNKNOWN),
         ({"batches": 9}, UNKNOWN),
     ],
 )
 def test_a_long_step_is_reported_with_its_known_causes_only(
     known: dict[str, float], expected: str
 ) -> None:
-    assert (
-        words(replace(LONG, **known)) == f"step 400 came after 41.0 s, 36 ms are usual: {expected}"
-    )
+    assert words(replace(LONG, **known)) == f"step 400 came after 41 s, 36 ms are usual: {expected}"
 
 
 def test_a_long_step_is_in_the_evidence_and_the_answer_and_not_in_the_state() -> None:
@@ -63,9 +67,9 @@ def test_a_long_step_is_in_the_evidence_and_the_answer_and_not_in_the_state() ->
     last = replace(LONG, at_ns=b.ago(9), step=800, seconds=5.0, data_seconds=4.9, batches=1)
     view = b.view(b.WARM, journal={"long_steps": (longest, longest, last)})
     assert evidence(view)[-2:] == [
-        "step 800 came after 5.0 s, 36 ms are usual: 4.9 s of it waiting for data",
+        "step 800 came after 5 s, 36 ms are usual: 4.9 s of it waiting for data",
         (
-            "the longest of them: step 400 came after 41.0 s, 36 ms are usual: 38.0 s of it saving "
+            "the longest of them: step 400 came after 41 s, 36 ms are usual: 38 s of it saving "
             "a checkpoint"
         ),
     ]
@@ -96,13 +100,13 @@ def follow(tmp_path: Path, *lines: dict[str, object]) -> Journal:
 def test_the_longest_and_the_last_steps_of_a_journal_are_retained(tmp_path: Path) -> None:
     lengths = (7, 90, 8, 9, 10, 11, 12, 13)
     lines = [{**LINE, "t": n, "n": n, "seconds": s} for n, s in enumerate(lengths, 1)]
-    retained = follow(tmp_path, *lines).long_steps
+    retained = follow(tmp_path, *lines).sums.long_steps
     assert [one.step for one in retained] == [2, *range(9 - MOST_LONG_STEPS, 9)]
 
 
 def test_a_journal_line_has_the_batches_of_a_usual_step(tmp_path: Path) -> None:
     batches = {"data": 0.5, "batches": 50, "batches_before": 798}
-    (_, one) = follow(tmp_path, {**LINE, **batches}).long_steps
+    (_, one) = follow(tmp_path, {**LINE, **batches}).sums.long_steps
     assert (one.batches, one.batches_usual, one.data_seconds) == (50, 2.0, 0.5)
 
 
@@ -123,4 +127,4 @@ def test_a_journal_line_has_the_batches_of_a_usual_step(tmp_path: Path) -> None:
 )
 def test_an_impossible_journal_line_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
     journal = follow(tmp_path, {**LINE, **wrong})
-    assert (journal.long_steps, journal.broken_lines) == ((), 1)
+    assert (journal.sums.long_steps, journal.broken_lines) == ((), 1)

@@ -8,7 +8,7 @@ from support.values import replace
 from warmwatch.shared import verdict
 from warmwatch.shared.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.pipeline.runs import Known, group
+from warmwatch_monitor.pipeline.runs import Circumstances, group
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import summary
 
@@ -48,7 +48,7 @@ def test_a_rank_is_not_stalled_right_after_a_long_save() -> None:
 def test_ranks_that_wait_for_a_saving_rank_are_not_stalled() -> None:
     slots = [b.as_rank(saves(74), 0, 2), b.as_rank(b.STALLED, 1, 2)]
     readings = [b.view(slot).record for slot in slots]
-    (run,) = group(readings, Known(now_ns=b.NOW))
+    (run,) = group(readings, Circumstances(now_ns=b.NOW))
     assert run.state.value == "warm"
     waits = replace(run, ranks=run.ranks[::-1])
     assert "; rank 0 is saving a checkpoint for 74 s" in summary(b.Snapshot(**_of(waits)))
@@ -97,7 +97,7 @@ def test_a_process_that_died_during_a_save_is_not_saving() -> None:
     slot = saves(43, b.WARM)
     slot = replace(slot, steps=replace(slot.steps, last_step_ns=b.ago(44)))
     view = b.view(slot, alive=False, gone=10)
-    assert view.figures.pauses.saving_seconds == 35.0
+    assert view.figures.pauses.checkpoint_seconds == 35.0
     assert "saving" not in summary(b.snapshot(view))
 
 
@@ -126,6 +126,18 @@ def test_an_evaluating_rank_is_not_stalled_and_reports_the_evaluation() -> None:
     hangs = evaluates(3700)
     steps = replace(b.WARM.steps, last_step_ns=b.ago(3701))
     assert b.view(replace(hangs, steps=steps)).judgement.state.value == "stalled"
+
+
+def test_a_program_that_is_over_and_still_exits_does_not_evaluate() -> None:
+    """Its last evaluation has no ``train()``; the counter fell back when the process was gone."""
+    slot = evaluates(61)
+    slot = replace(slot, compile=replace(slot.compile, ended_ns=b.ago(51), end_code=1))
+    exiting, gone = b.view(slot), b.view(slot, alive=False, gone=1)
+    assert exiting.figures.pauses.evaluations == gone.figures.pauses.evaluations == 3
+    assert exiting.figures.pauses.evaluation_seconds == 18.0
+    assert gone.figures.pauses.evaluation_seconds == 18.0
+    assert exiting.figures.pauses.evaluating_since is None
+    assert "evaluating" not in summary(b.snapshot(exiting))
 
 
 def test_a_rank_that_compiles_during_an_evaluation_is_recompiling() -> None:

@@ -9,9 +9,9 @@ from support.builders import NOW, view_of
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.states import State
+from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.model import ProcessReading, RankView
 from warmwatch_monitor.status.words.sentence import summary
-from warmwatch_monitor.terminal.status import exit_code
 
 QUIET = b.STALLED  # no step for 75 s, with a limit of 60 s
 BATCHES = replace(
@@ -42,7 +42,7 @@ MOVES = {
 @pytest.mark.parametrize(("view", "words"), MOVES.values(), ids=MOVES)
 def test_activity_without_steps_is_reported_and_is_not_a_stall(view: RankView, words: str) -> None:
     snapshot = b.snapshot(view)
-    assert summary(snapshot) == f"gpt2: {b.head(view)}{words}"
+    assert summary(snapshot) == f"gpt2: {b.head(view)}; warm since step 4{words}"
     assert view.judgement.state is State.WARM
     assert exit_code(status(snapshot)) == 0
 
@@ -50,7 +50,7 @@ def test_activity_without_steps_is_reported_and_is_not_a_stall(view: RankView, w
 def test_a_spinning_collective_does_not_count_as_work() -> None:
     spins = b.gpu(utilization_ratio=1.0, power_watts=140.0)
     view = at_work(b.view(QUIET, gpus=(spins,)))
-    assert summary(b.snapshot(view)) == f"gpt2: {b.head(view)}"
+    assert summary(b.snapshot(view)) == f"gpt2: {b.head(view)}; warm since step 4"
 
 
 def test_an_old_batch_does_not_count_as_activity() -> None:
@@ -63,7 +63,8 @@ def test_a_rank_that_waits_for_a_working_rank_reports_it() -> None:
     waits = at_work(b.view(b.as_rank(QUIET, 0, 2)))
     later = replace(BATCHES, steps=replace(BATCHES.steps, last_step_ns=b.ago(70)))
     evaluates = b.view(b.as_rank(later, 1, 2))
-    assert summary(b.snapshot(waits, evaluates)) == f"gpt2: {b.head(waits)}; another rank works"
+    expected = f"gpt2: {b.head(waits)}; warm since step 4; another rank works"
+    assert summary(b.snapshot(waits, evaluates)) == expected
 
 
 def test_without_progress_it_is_stalled_and_with_steps_nothing_is_reported() -> None:

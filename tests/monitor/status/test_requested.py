@@ -8,22 +8,23 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import DISABLED, CompileCounts
+from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Compilation, CudagraphSkip, RankView
 from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.status.words.requested import plain_skip, turned_off
 from warmwatch_monitor.status.words.sentence import answer as headline_of
 from warmwatch_monitor.status.words.sentence import summary
-from warmwatch_monitor.terminal.status import exit_code
 
 IN_VAIN = replace(b.EAGER.compile, wrappers=2, requested_at=1)
 EXPECTED = (
     "gpt2: eager, but torch.compile was called 2 times and nothing has compiled in 120 "
     "steps; a method of the compiled object is called, or the object that was passed to "
     "torch.compile, or it is for evaluation only, or a DataLoader's worker calls it, or a stance "
-    "was set around the calls; Call the object that torch.compile returns: only its forward is "
-    "compiled. For a method, compile that: model.training_step = "
-    "torch.compile(model.training_step)."
+    "was set around the calls, or its first call was in a FlopCounterMode, or it is a generator; "
+    "Call the object that torch.compile returns: only its forward is compiled. For a method, "
+    "compile that: model.training_step = torch.compile(model.training_step). For a generator, "
+    "compile the function that calls it."
 )
 
 
@@ -77,7 +78,7 @@ def test_an_uncertain_case_is_not_reported(counts: CompileCounts) -> None:
 
 def test_a_function_that_no_step_calls_is_reported_and_needs_no_attention() -> None:
     view = eager(replace(IN_VAIN, requested_at=0))
-    words = "torch.compile was called 2 times: nothing that it returned has run here"
+    words = "torch.compile was called 2 times: nothing that it returned has compiled here"
     assert b.in_words(view).endswith(words)
     assert exit_code(status(b.snapshot(view))) == 0
 
@@ -207,15 +208,19 @@ def test_calls_that_a_stance_leaves_uncompiled_are_reported_with_their_step() ->
         eager_calls_since=12,
         refused_calls=1,
         refused_calls_since=20,
+        on_recompile_calls=2,
+        on_recompile_calls_since=30,
         uncompiled_step=b.WARM.steps.steps,
     )
-    (clause,) = [words for name, words in conditions(b.view(replace(b.WARM, compile=counts)))]
-    assert clause == (
+    (clause,) = conditions(b.view(replace(b.WARM, compile=counts))).values()
+    assert clause.text == (
         '14 calls ran eagerly, the first in step 12: torch.compiler.set_stance("force_eager"); '
-        '1 call failed, the first in step 20: torch.compiler.set_stance("fail_on_recompile")'
+        '1 call failed, the first in step 20: torch.compiler.set_stance("fail_on_recompile"); '
+        "2 calls would not compile, so new inputs ran eagerly, the first in step 30: "
+        'torch.compiler.set_stance("eager_on_recompile")'
     )
     earlier = replace(counts, uncompiled_step=b.WARM.steps.steps - 10)
-    assert conditions(b.view(replace(b.WARM, compile=earlier))) == []
+    assert conditions(b.view(replace(b.WARM, compile=earlier))) == {}
 
 
 def test_a_stance_for_new_inputs_is_not_reported_as_disabled_compilation() -> None:

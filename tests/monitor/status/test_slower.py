@@ -18,21 +18,21 @@ from support.values import replace
 from warmwatch.shared import states
 from warmwatch.shared.verdict import judge
 from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model import RankHistory, RecordReading, RunView, Snapshot
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
-from warmwatch_monitor.pipeline.runs import Known, Peers, facts
+from warmwatch_monitor.pipeline.runs import Circumstances, Peers, facts
 from warmwatch_monitor.report.assembly import report
 from warmwatch_monitor.report.wording import page
 from warmwatch_monitor.settings import load_history_settings
 from warmwatch_monitor.sources.listed import EARLIER_RUNS, RECORDS, Readings
 from warmwatch_monitor.sources.records.source import RecordsReading
 from warmwatch_monitor.status.words.sentence import answer, summary
-from warmwatch_monitor.terminal.status import exit_code
 
-HOLDS = "slower_than_before"  # b.WARM's first warm-up took 2 min
+HOLDS = "slower_than_before"  # b.WARM's first warm-up took 120 s
 
 
 def judged(*earlier: float, slot: Any = b.WARM) -> RunView:
@@ -65,7 +65,7 @@ def test_a_warm_up_is_compared_with_the_longest_of_its_history(
 
 def test_a_warm_up_slower_by_less_than_half_a_minute_is_not_reported() -> None:
     rank = RecordReading(folder="/a", slot=b.WARM, alive=True)
-    known = facts(rank, Known(now_ns=b.NOW, earlier={"/a": (10**10,)}), Peers())
+    known = facts(rank, Circumstances(now_ns=b.NOW, earlier={"/a": (10**10,)}), Peers())
     quick = replace(b.WARM.compile.first_warmup, ended_ns=b.ago(250 - 39.9))
     assert HOLDS in judge(known, b.NOW).conditions
     shorter = replace(known, compile=replace(known.compile, first_warmup=quick))
@@ -102,7 +102,7 @@ def test_a_slower_warm_up_is_reported_once_and_needs_no_attention(
     earlier: tuple[float, ...], before: str
 ) -> None:
     snapshot = Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=(judged(*earlier),))
-    words = f"warm-up took 2 min, {before}"
+    words = f"warm-up took 120 s, {before}"
     assert summary(snapshot).endswith(f"; {words}")
     assert not answer(snapshot).details
     (held,) = status(snapshot)["runs"][0]["ranks"][0]["conditions"]
@@ -159,7 +159,7 @@ def test_changes_are_reported_with_their_cost() -> None:
     assert sentences(now, then) == (
         "Slower than last time",
         (
-            "warm-up took 2 min, last time 30 s: inductor 68 s more in `forward` (model.py:31) "
+            "warm-up took 120 s, last time 30 s: inductor 68 s more in `forward` (model.py:31) "
             "(graph changed: 1,204 operators, was 1,180; its code changed); caches were empty "
             "at the start (before: not empty); compile threads 2, were 32"
         ),
@@ -172,7 +172,7 @@ def test_changes_are_reported_with_their_cost() -> None:
         (
             before(a.FORWARD, a.BACKWARD, seconds=118.0),
             "Since last time",
-            "warm-up took 2 min, last time 118 s",
+            "warm-up took 120 s, last time 118 s",
         ),
         (
             before(replace(a.FORWARD, seconds=180.0), a.BACKWARD, seconds=220.0, torch="2.12.0"),

@@ -157,6 +157,18 @@ def test_the_last_five_compilations_are_listed_newest_last_with_advice() -> None
     assert [one["advice"] for one in last] == [None] * 5, "the first warm-up has to compile"
 
 
+def test_the_compilation_with_the_dearest_remedy_comes_before_the_last_ones() -> None:
+    known = tuple(Compilation(id=f"0/{n}", kind="forward", at_ns=b.ago(20 - n)) for n in range(7))
+    dear = replace(known[0], id="9/0", category="shape", after_warm=True, seconds=30.0)
+    for dearest, first in ((dear, "9/0"), (known[6], "0/2"), (None, "0/2")):
+        journal = {"dearest": dearest, "dearest_seconds": 90.0}
+        view = b.view(b.WARM, compilations=known, journal=journal)
+        last = of_rank(view)["compile"]["last"]
+        assert last[0]["id"] == first
+        assert len(last) == 5 + (dearest is dear)
+        assert dearest is not dear or last[0]["total_seconds"] == 90.0
+
+
 def test_a_first_compile_has_no_advice() -> None:
     first = Compilation(id="0/0", kind="forward", at_ns=b.ago(20))
     last = of_rank(b.view(b.WARM, compilations=(first,)))["compile"]["last"][0]

@@ -34,7 +34,7 @@ def test_a_long_step_is_reported_with_gpu_activity_and_time_to_certainty() -> No
     view = b.view(warming(1, 10.0), gpus=(BUSY,))
     assert headline(view) == (
         "gpt2: warming, 1 of 3 clean steps: "
-        "last step 10.0 s, GPU 0 at 100 %, 692 W; sure in about 20 s"
+        "last step 10 s, GPU 0 at 100 %, 692 W; sure in about 20 s"
     )
 
 
@@ -59,7 +59,7 @@ def test_a_very_short_time_left_is_not_estimated(seconds: float) -> None:
 def test_with_several_ranks_the_sentence_names_the_rank_before_its_step() -> None:
     ranks = [b.view(b.as_rank(warming(n, 10.0), n - 1, 2)) for n in (1, 2)]
     assert summary(b.snapshot(*ranks)) == (
-        "gpt2: warming, 1 of 3 clean steps, 2 of 2 ranks: last step 10.0 s; sure in about 20 s"
+        "gpt2: warming, 1 of 3 clean steps, 2 of 2 ranks: last step 10 s; sure in about 20 s"
     )
 
 

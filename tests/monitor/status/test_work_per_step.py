@@ -44,7 +44,7 @@ def test_without_a_declared_work_per_step_nothing_is_reported() -> None:
 
 def test_mfu_is_six_times_parameters_times_tokens_over_the_peak_of_its_gpus() -> None:
     view = worth(2, {"parameters": 124_000_000}, tokens_per_step=16_384, samples_per_step=16)
-    seconds = view.figures.steps.recent_seconds
+    seconds = view.figures.steps.recent
     assert seconds is not None
     reported = to_builtins(rank(view).worth)
     by_hand = 6 * 124e6 * 16_384 / seconds / (2 * H100)
@@ -68,7 +68,7 @@ def test_declared_operations_take_precedence_over_the_formula() -> None:
     reported_work = {"flops_per_step": 2e12, "parameters": 5, "dtype": "float8"}
     view = worth(1, reported_work, tokens_per_step=7)
     reported = to_builtins(rank(view).worth)
-    seconds = view.figures.steps.recent_seconds
+    seconds = view.figures.steps.recent
     assert seconds is not None
     assert (reported["flops_per_step"], reported["formula"]) == (2e12, None)
     assert reported["mfu_ratio"] == pytest.approx(2e12 / seconds / 1978.9e12)
@@ -105,7 +105,7 @@ def test_each_type_counts_for_its_own_peak() -> None:
     """Half of the operations at twice the speed: three quarters of the time."""
     counted = {"flops_counted": 2e12, "flops_by_dtype": {"float8": 1e12, "bfloat16": 1e12}}
     view = worth(1, counted, tokens_per_step=7)
-    reported, seconds = to_builtins(rank(view).worth), view.figures.steps.recent_seconds
+    reported, seconds = to_builtins(rank(view).worth), view.figures.steps.recent
     assert seconds is not None
     peak = 1 / (0.5 / 1978.9e12 + 0.5 / 989.4e12)
     assert reported["peak_flops"] == pytest.approx(peak)

@@ -23,7 +23,7 @@ from warmwatch_monitor.output.states import STYLES, overview
 from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.reasons import reasons
-from warmwatch_monitor.terminal.table import lines
+from warmwatch_monitor.terminal.table import lines, row
 
 NOW = b.EPOCH
 LONG = "pretraining-of-the-largest-model-so-far-2026-11-21-attempt-3"
@@ -176,10 +176,14 @@ def test_the_table_and_the_sentence_show_the_same_step_duration() -> None:
 
 
 def test_a_recompile_is_reported_with_its_remedy() -> None:
-    output = shown(b.in_every_state()["recompiling"])
+    view = b.in_every_state()["recompiling"]
+    known = replace(b.RECOMPILATION, step=11)
+    output = shown(b.view(view.record.slot, compilations=(known,)))
     again = next(i for i, line in enumerate(output) if line.startswith("recompiled"))
     assert output[again].endswith(f", `forward` (model.py:31): {b.WHY}")
-    assert f"({b.RECOMPILATION.category})" in output[again]
+    assert "(shape, step 12, 1.0 s ago)" in output[again]
+    output = shown(b.view(view.record.slot, compilations=(replace(known, evaluating=True),)))
+    assert any("(shape, after step 11, 1.0 s ago)" in line for line in output)
     assert output[again + 1].startswith("    ")
 
 
@@ -196,7 +200,7 @@ def test_the_time_of_a_recompile_includes_only_its_own_backward() -> None:
     )
     view = b.view(b.WARM, compilations=known)
     output = shown(view)
-    assert any(line.startswith("recompiled in 24 s (") for line in output), output
+    assert any(line.startswith("recompiled in 24 s (shape, 9.0 s ago)") for line in output), output
     (rank,) = status(b.snapshot(view))["runs"][0]["ranks"]
     totals = [one["total_seconds"] for one in rank["compile"]["last"]]
     assert totals == [24.0, 50.0, None, None, 70.0]
@@ -234,7 +238,7 @@ def test_a_reason_of_several_ranks_has_the_times_of_the_rank_with_most() -> None
         last = {**rank["compile"]["last"][0], "total_seconds": 2.0}
         rank["compile"].update(last=[last] * times, recompiles=times)
     (shown,) = [words for words, _ in reasons(answer["runs"]) if words.startswith("recompiled")]
-    assert shown.startswith("recompiled 3 times in 6.0 s (")
+    assert shown.startswith("recompiled 3 times in 6 s (")
 
 
 def test_only_the_remedy_that_would_save_most_is_shown_and_the_others_are_counted() -> None:
@@ -250,6 +254,37 @@ def test_only_the_remedy_that_would_save_most_is_shown_and_the_others_are_counte
     assert [line for line in output if line.startswith("    ")] == ["    dear"]
     assert output[-1] == "and 1 more remedy: warmwatch report gpt2 -v"
     assert [advice for _, advice in reasons(answer["runs"]) if advice] == ["dear", "cheap"]
+    (run,) = answer["runs"]
+    words = [words for words, _ in reasons([run, {**run, "run": "other"}], 1, remedies=1)]
+    assert words[1:] == [
+        "and 2 more recompiles: warmwatch report gpt2 -v",
+        "and 3 more recompiles: warmwatch report other -v",
+    ]
+
+
+def test_the_recompiles_of_a_run_that_has_long_been_warm_are_one_line() -> None:
+    answer = status(b.snapshot(again(b.in_every_state()["warm"])))
+    (rank,) = answer["runs"][0]["ranks"]
+    rank["compile"].update(recompiles=2)
+    rank["since"] = NOW - 599
+    assert any(words.startswith("recompiled") for words, _ in reasons(answer["runs"], now=NOW))
+    rank["since"] = NOW - 900
+    assert reasons(answer["runs"], now=NOW) == [
+        ("2 recompiles, none in the last 15 min: warmwatch report gpt2 -v", "")
+    ]
+    rank["compile"]["last"][0]["at_limit"] = True
+    assert len(reasons(answer["runs"], now=NOW)) > 1
+
+
+def test_the_recompile_in_progress_is_counted() -> None:
+    answer = status(b.snapshot(again(b.in_every_state()["warm"])))
+    (rank,) = answer["runs"][0]["ranks"]
+    rank["compile"].update(
+        recompiles=2, underway={"reason": "size", "category": "shape", "backward": False}
+    )
+    assert row(answer["runs"][0], [rank], NOW)["recompiles"] == "3"
+    rank["compile"]["underway"]["backward"] = True
+    assert row(answer["runs"][0], [rank], NOW)["recompiles"] == "2"
 
 
 def test_the_dearest_recompile_is_shown_even_if_it_is_the_oldest() -> None:
@@ -267,7 +302,7 @@ def test_the_dearest_recompile_is_shown_even_if_it_is_the_oldest() -> None:
     output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
     assert [line for line in output if line.startswith("    ")] == ["    dear"]
     shown = [words.rpartition(": ")[2] for words, _ in reasons(answer["runs"])]
-    assert shown[:3] == ["newest", "d", "first"]
+    assert shown[:3] == ["first", "newest", "d"]
 
 
 def test_a_wrapped_detail_has_a_hanging_indent() -> None:
@@ -306,7 +341,10 @@ def test_the_recompiles_of_all_runs_add_up_to_those_of_their_rows() -> None:
     shown = [line for line in output if ": recompiled" in line]
     counts = [int((re.findall(r"recompiled (\d+) times", line) or [1])[0]) for line in shown]
     assert counts == [2, 1, 1]
-    assert output[-1].startswith("and 6 more recompiles: ")
+    assert [line.partition(":")[0] for line in output[-2:]] == [
+        "and 5 more recompiles",
+        "and 1 more recompile",
+    ]
 
 
 def test_a_call_at_the_recompile_limit_is_not_called_a_recompile() -> None:
@@ -415,5 +453,33 @@ def test_the_cost_of_functions_names_callers_graph_breaks_and_fallbacks() -> Non
     assert rows[3].startswith("lone (generic.py:12), called by library code alone")
     assert rows[4].startswith("helper (generic.py:12)  ")
     assert rows[5] == "2 graph breaks in f (model.py:7): call to print"
-    assert rows[6:] == [words for name, words in conditions(view) if name == "fallback"]
+    assert rows[6:] == [conditions(view)["fallback"].text]
     assert len(rows) == 7
+
+
+@pytest.mark.parametrize("exported", [True, False])
+def test_what_pytorch_had_dropped_is_compiled_again_for_that_reason(exported: bool) -> None:
+    one = Compilation(
+        id="1/0",
+        kind="forward",
+        at_ns=b.ago(1),
+        seconds=0.25,
+        step=16,
+        again=True,
+        exported=exported,
+        name="forward",
+        file="model.py",
+        line=31,
+    )
+    slot = b.in_every_state()["recompiling"].record.slot
+    counts = slot.compile._replace(active_since_ns=0)
+    view = b.view(replace(slot, compile=counts), compilations=(one,))
+    by = "torch.export(strict=True)" if exported else "torch._dynamo.reset()"
+    output = shown(view)
+    where = "`forward` (model.py:31)"
+    assert f"recompiled {where}" in output[0]
+    assert any(f"{by} dropped what was compiled" in line for line in output[:3]), output
+    (line,) = [line for line in output if line.startswith("compiled again")]
+    expected = f"250 ms (step 17, 1.0 s ago), {where}: {by} dropped what was compiled"
+    assert line == f"compiled again in {expected}"
+    assert any("strict=False" in line for line in output) == exported

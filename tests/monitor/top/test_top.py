@@ -146,10 +146,13 @@ def test_a_detail_wraps_and_nothing_of_it_is_cut() -> None:
     assert "…" not in shown
 
 
+BACKWARD = {"file": "model.py", "line": 31, "reason": None, "category": None, "backward": True}
+
+
 def test_the_bar_leaves_room_for_the_function_in_progress() -> None:
     answer = answer_of(b.in_every_state()["compiling"])
     (rank,) = answer["runs"][0]["ranks"]
-    underway = {"name": "other", "file": "model.py", "line": 31, "backward": True}
+    underway = {**BACKWARD, "name": "other"}
     rank["compile"] |= {"underway": underway, "progress": {"of": "kernels", "done": 3, "total": 7}}
     shown = drawn(same(answer), SMALL)
     assert "3 of 7   the backward of `other` (model.py:31)" in shown
@@ -158,7 +161,7 @@ def test_the_bar_leaves_room_for_the_function_in_progress() -> None:
 def test_the_chosen_rank_compiles_what_the_sentence_names() -> None:
     answer = answer_of(b.in_every_state()["compiling"])
     (rank,) = answer["runs"][0]["ranks"]
-    underway = {"name": "forward", "file": "model.py", "line": 31, "backward": True}
+    underway = {**BACKWARD, "name": "forward"}
     for counted in (None, {"of": "kernels", "done": 0, "total": 7}):
         rank["compile"] |= {"underway": underway, "progress": counted}
         shown = drawn(same(answer), LARGE, "enter")
@@ -237,12 +240,28 @@ def test_a_filter_shows_matching_rows_until_esc() -> None:
     looks(same(every_state()), LARGE, then)
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [("q",), ("ctrl+c",), ("question_mark", "q"), ("question_mark", "ctrl+c"), ("slash", "ctrl+c")],
+)
+def test_it_quits_by_the_keys_that_the_help_lists(keys: tuple[str, ...]) -> None:
+    """Also while the help or the filter has the keys."""
+
+    async def then(shown: Screen) -> None:
+        await shown.press(*keys[:-1])
+        assert not shown.closed
+        await shown.press(keys[-1])
+        assert shown.closed
+
+    looks(same(every_state()), SMALL, then)
+
+
 @pytest.mark.slow
 def test_the_plots_fill_the_rest_of_the_screen() -> None:
     def height(text: str) -> int:
         lines = text.splitlines()
         first = next(at for at, line in enumerate(lines) if line.startswith("step time"))
-        return next(at for at, line in enumerate(lines) if "2 min ago" in line) - first
+        return next(at for at, line in enumerate(lines) if "120 s ago" in line) - first
 
     four_rows, two_rows = (drawn(training(count, 40), (80, 31)) for count in (4, 8))
     assert height(two_rows) > height(four_rows)
@@ -251,7 +270,7 @@ def test_the_plots_fill_the_rest_of_the_screen() -> None:
 @pytest.mark.slow
 def test_a_tall_screen_has_the_other_panes_below_the_plots() -> None:
     tall = drawn(training(4, 40), (120, 90)).splitlines()
-    axis = next(at for at, line in enumerate(tall) if "2 min ago" in line)
+    axis = next(at for at, line in enumerate(tall) if "120 s ago" in line)
     assert axis - next(at for at, line in enumerate(tall) if line.startswith("step time")) > 3 * 8
     below = tall[axis:]
     assert [name for name in PANES if name in below] == [
@@ -521,14 +540,15 @@ def test_the_panes_below_the_plots_are_apart_by_one_line() -> None:
 
 def test_a_rank_whose_own_limit_is_known_has_no_line_of_the_runs_limit() -> None:
     answer = answer_of(*ranks(1))
-    answer["runs"][0]["details"] = ["limited by input: 61 % of the time, in 3 of 4 ranks"]
+    of_run = "limited by input: 61 % of the time, in 3 of 4 ranks"
+    answer["runs"][0]["clauses"] = [{"kind": "limit", "short": "", "text": of_run}]
     (rank,) = answer["runs"][0]["ranks"]
     for evidence in (["limited by input: 58 % of the time"], []):
-        rank["evidence"] = evidence
+        rank["evidence"], rank["limited_by"] = evidence, {} if evidence else None
         (entry,) = listing(answer, 0.0, 160).entries
         shown = Shown(answer, entry, History(), Window(0.0, 1.0), 160, 60)
         limits = [line.plain for line in PANES["evidence"](shown) if "limited" in line.plain]
-        assert limits == (evidence or answer["runs"][0]["details"])
+        assert limits == (evidence or [of_run])
 
 
 def test_below_the_plots_is_only_what_does_not_stand_above() -> None:

@@ -4,7 +4,7 @@ import functools
 
 import torch
 
-from warmwatch_monitor.demo import train
+from warmwatch_monitor.commands import demo_training as train
 
 train.WATCHED_SECONDS = 0.0
 torch.compile = functools.partial(torch.compile, backend="eager")

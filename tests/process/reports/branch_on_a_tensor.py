@@ -6,7 +6,7 @@ from _loop import CURED, net, steps
 SOURCE = "pytorch/pytorch#180406"
 EXPECT = {
     "category": None,
-    "names": ["Data-dependent branching"],
+    "names": ["branches on a tensor"],
     "remedy": ["torch.where"],
     "recompiles": 0,
     "breaks": 0,

@@ -4,7 +4,14 @@ import torch
 from _loop import net, steps
 
 SOURCE = "pytorch/pytorch#139476"
-EXPECT = {"category": "requires_grad", "names": [], "remedy": [], "recompiles": 1, "cured": None}
+EXPECT = {
+    "category": "requires_grad",
+    "names": [],
+    "remedy": [],
+    "recompiles": 1,
+    "cured": None,
+    "needs": "guards_parameters",
+}
 
 model = torch.compile(torch.nn.Sequential(torch.nn.Linear(4, 4), net), backend="eager")
 

@@ -108,7 +108,7 @@ class _Reporter:
         end.
         """
         open_ones = self._thread.compiling
-        if all(one.owner is not source for one in open_ones):
+        if all(making.owner is not source for making in open_ones):
             return None  # its begin was not seen
         while open_ones[-1].owner is not source:
             open_ones.pop()
@@ -141,8 +141,8 @@ class _Reporter:
         if tunings and tunings[-1].owner is tuner:
             return
         whose, configurations = self._thread.due
-        known = of_tuning(tuner.keys, {**(tuner.nargs or {}), **arguments}, tuner.arg_names)
-        making = _Making(tuner, _of(tuner.base_fn), self._tunings.changed(tuner, known))
+        entries = of_tuning(tuner.keys, {**(tuner.nargs or {}), **arguments}, tuner.arg_names)
+        making = _Making(tuner, _of(tuner.base_fn), self._tunings.changed(tuner, entries))
         making.left = configurations if whose is tuner else 1
         tunings.append(making)
         self._begin(TRITON_TUNE, making)
@@ -191,13 +191,13 @@ def install(listener: Listener) -> Installed:
             (Autotuner, "prune_configs", _prune_configs),
             (Autotuner, "_bench", _bench),
         )
-        found = [(owner, name, getattr(owner, name), wrap) for owner, name, wrap in wanted]
+        rows = [(owner, name, getattr(owner, name), wrap) for owner, name, wrap in wanted]
         modules = [module for name in _BUILDERS if (module := sys.modules.get(name))]
-        found += [(m, "_build", m._build, _build) for m in modules if hasattr(m, "_build")]
+        rows += [(m, "_build", m._build, _build) for m in modules if hasattr(m, "_build")]
         bind = getattr(JITFunction, "_do_compile", None)  # since 3.5
     reporter = _Reporter(listener)
     placed = [
-        (owner, name, original, wrap(reporter, original)) for owner, name, original, wrap in found
+        (owner, name, original, wrap(reporter, original)) for owner, name, original, wrap in rows
     ]
     if bind is not None:
         placed.append((JITFunction, "_do_compile", bind, _bound(bind, *placed[0][2:])))

@@ -41,30 +41,30 @@ Specialization = Mapping[str, Entry]
 def of_kernel(source: Any, options: Mapping[str, Any] | None) -> dict[str, Entry]:
     """What a kernel is compiled for: an ``ASTSource``'s signature and constants, and options."""
     names = tuple(source.fn.arg_names)
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for name, kind in source.signature.items():
         if kind != "constexpr":
-            found[name] = _type(kind)
+            entries[name] = _type(kind)
     for path, value in source.constants.items():
-        found[_named(path, names)] = _value(value)
+        entries[_named(path, names)] = _value(value)
     for path in _aligned(source.attrs):
-        found[f"alignment of {_named(path, names)}"] = Entry("a multiple of 16", 16, "shape")
+        entries[f"alignment of {_named(path, names)}"] = Entry("a multiple of 16", 16, "shape")
     for name in _OPTIONS:
         if options and options.get(name) is not None:
-            found[name] = _value(options[name])._replace(about="python_value")
-    return found
+            entries[name] = _value(options[name])._replace(about="python_value")
+    return entries
 
 
 def of_tuning(
     keys: Iterable[str], arguments: Mapping[str, Any], names: Iterable[str]
 ) -> dict[str, Entry]:
     """What a kernel is tuned for: the arguments in its ``key``, and the dtype of each tensor."""
-    found = {name: _value(arguments[name]) for name in keys if name in arguments}
+    entries = {name: _value(arguments[name]) for name in keys if name in arguments}
     for name in names:
         dtype = getattr(arguments.get(name), "dtype", None)
         if dtype is not None:
-            found[f"dtype of {name}"] = _type(str(dtype).removeprefix("torch."))
-    return found
+            entries[f"dtype of {name}"] = _type(str(dtype).removeprefix("torch."))
+    return entries
 
 
 class Memory:
@@ -80,7 +80,7 @@ class Memory:
         """
         if (before := self._known.get(owner)) is None:
             self._known.set(owner, before := [])
-        nearest = min((_difference(one, now) for one in before), key=len, default=[])
+        nearest = min((_difference(entries, now) for entries in before), key=len, default=[])
         before.append(now)
         del before[:-_MOST_COMPARED]
         return (
@@ -93,21 +93,21 @@ _ORDER = ("dtype", "shape", "python_value")
 
 def _difference(old: Specialization, new: Specialization) -> list[tuple[str, str]]:
     """Category and text of each difference."""
-    found = []
+    result = []
     for name in {**old, **new}:
-        one, other = old.get(name), new.get(name)
-        if (one and one.identity) != (other and other.identity):
-            shown = (entry.shown if entry else _ABSENT for entry in (one, other))
-            abouts = {entry.about for entry in (one, other) if entry}
+        item, other = old.get(name), new.get(name)
+        if (item and item.identity) != (other and other.identity):
+            shown = (entry.shown if entry else _ABSENT for entry in (item, other))
+            abouts = {entry.about for entry in (item, other) if entry}
             about = next(category for category in _ORDER if category in abouts)
-            found.append((about, "{}: expected {}, actual {}".format(name, *shown)))
-    return found
+            result.append((about, "{}: expected {}, actual {}".format(name, *shown)))
+    return result
 
 
 def _as_reason(differences: list[tuple[str, str]]) -> tuple[str, str]:
     """The text of a reason, the most specific difference first, and its category."""
-    ordered = sorted(differences, key=lambda one: _ORDER.index(one[0]))
-    return "\n".join(words for _, words in ordered[:_MOST_REPORTED]), ordered[0][0]
+    ordered = sorted(differences, key=lambda difference: _ORDER.index(difference[0]))
+    return "\n".join(text for _, text in ordered[:_MOST_REPORTED]), ordered[0][0]
 
 
 def _named(path: Any, names: tuple[str, ...]) -> str:
@@ -142,7 +142,7 @@ def _value(value: Any) -> Entry:
     if type(value).__name__ == "dtype":
         return _type(str(value).removeprefix("torch."))
     if isinstance(value, tuple):
-        parts = [_value(one) for one in value[:16]]
+        parts = [_value(item) for item in value[:16]]
         shown = ", ".join(part.shown for part in parts)
         return Entry(f"({shown})", tuple(part.identity for part in parts), "shape")
     identity = hash(value) if isinstance(value, str) else id(value)

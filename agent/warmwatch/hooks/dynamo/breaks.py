@@ -4,7 +4,7 @@
 
 - A break at which PyTorch cannot resume, in a loop, a ``with`` or a ``try`` block: it leaves the
   whole frame to Python. The frame's compilation record has the reason from about 2.10 on. Before,
-  the record has no guarded code, and ``counters["unimplemented"]`` rose meanwhile.
+  the record has no guarded code, and one text of ``counters["unimplemented"]`` rose meanwhile.
 - A branch on a tensor. ``graph_break_reasons`` has it as ``generic_jump``. Of one in a loop,
   torch 2.6 records nothing.
 """
@@ -47,18 +47,18 @@ class Breaks:
         Each activity reads them, at its begin and end, so their number must not grow with a
         training.
         """
-        found = dict(self._first(_COUNTED))
+        counts = dict(self._first(_COUNTED))
         for reason, count in self._uncounted.items():
-            found[reason] = found.get(reason, 0) + count
-        return found
+            counts[reason] = counts.get(reason, 0) + count
+        return counts
 
     def compiled(self, metrics: Any) -> None:
         """A compilation of this record ended on this thread."""
         reasons = self._reasons
         new = reasons[self._seen if self._seen <= len(reasons) else 0 :]  # ``explain`` clears it
         self._seen = len(reasons)
-        for one in new:
-            reason = reason_of(one)
+        for value in new:
+            reason = reason_of(value)
             self._left.pop(reason, None)  # its last break left no frame
             if reason == _BRANCH:
                 self._count(reason)
@@ -76,16 +76,16 @@ class Breaks:
         if (left := self._left.get(reason)) is not None:
             return {**left, **helps}
         head = head_of(reason)
-        for one in reversed(self._reasons):
-            if head_of(reason_of(one)) == head and one.user_stack:
-                frame = one.user_stack[-1]
-                library = {"library": True} if is_library(frame.filename, None) else {}
-                return {**place(frame.name, frame.filename, frame.lineno), **library, **helps}
+        for value in reversed(self._reasons):
+            if head_of(reason_of(value)) == head and (where := place_of(value)):
+                return {**where, **helps}
         return helps
 
     def _first(self, group: str) -> dict[str, int]:
-        found = self._counters.get(group, {})
-        return dict(found if len(found) <= MOST_BREAKS else islice(found.items(), MOST_BREAKS))
+        counter = self._counters.get(group, {})
+        return dict(
+            counter if len(counter) <= MOST_BREAKS else islice(counter.items(), MOST_BREAKS)
+        )
 
     def _count(self, reason: str) -> None:
         self.uncounted += 1
@@ -99,17 +99,26 @@ class Breaks:
         if getattr(metrics, "co_name", None) is None:
             return None  # the recompile limit refused it
         if failure is None and getattr(metrics, "has_guarded_code", True) is False:
-            rises = (text for text, count in self._raised.items() if count > before.get(text, 0))
-            reason = next(rises, None)
+            rises = [text for text, count in self._raised.items() if count > before.get(text, 0)]
+            reason = rises[0] if len(rises) == 1 else None  # PyTorch may have caught the others
         elif str(failure).rpartition(".")[2] == _LEFT and not must_be_one_graph():
             reason = str(getattr(metrics, "fail_reason", None) or "")
         return reason.partition(_STACK)[0].strip() if reason else None
 
 
-def reason_of(one: Any) -> str:
+def reason_of(value: Any) -> str:
     """The reason of an entry of PyTorch's list."""
-    reason = str(one.reason)
+    reason = str(value.reason)
     return _BRANCH if reason.startswith(_JUMP) else reason
+
+
+def place_of(value: Any) -> dict[str, Any]:
+    """The innermost traced line of an entry of PyTorch's list; empty if unknown."""
+    if not value.user_stack:
+        return {}
+    frame = value.user_stack[-1]
+    library = {"library": True} if is_library(frame.filename, None) else {}
+    return {**place(frame.name, frame.filename, frame.lineno), **library}
 
 
 def head_of(reason: str) -> str:

@@ -67,13 +67,13 @@ def phases(metrics: Any) -> dict[str, int]:
         return {
             phase: took for field, phase in _AT_RUN_TIME.items() if (took := _us(metrics, field))
         }
-    found = {phase: took for field, phase in _INNERMOST.items() if (took := _us(metrics, field))}
-    inside = sum(found.values())
+    counts = {phase: took for field, phase in _INNERMOST.items() if (took := _us(metrics, field))}
+    inside = sum(counts.values())
     for fields, phase in reversed(_NESTED):
         whole = sum(_us(metrics, field) for field in fields)
-        found[phase] = max(0, whole - inside)
+        counts[phase] = max(0, whole - inside)
         inside = max(inside, whole)
-    return {phase: took for phase, took in found.items() if took}
+    return {phase: took for phase, took in counts.items() if took}
 
 
 def _us(metrics: Any, field: str) -> int:
@@ -102,6 +102,7 @@ _LEFT_TO_PYTHON = (
     "SkipCodeRecursiveException",
     "RecompileLimitExceeded",
 )
+_REFUSED = "RecompileError"  # raised for `config.error_on_recompile`, not at the recompile limit
 RECORDS_SETTING = "log_compilation_metrics"  # if it is off, PyTorch passes no record
 _ABSENT = object()  # default for a field that torch 2.6 lacks
 
@@ -110,8 +111,8 @@ def _require(fields: tuple[str, ...], listener: Listener) -> Installed:  # noqa:
     with look_up():
         from torch._dynamo.utils import CompilationMetrics
 
-        known = CompilationMetrics.__dataclass_fields__
-    if absent := [field for field in fields if field not in known]:
+        value = CompilationMetrics.__dataclass_fields__
+    if absent := [field for field in fields if field not in value]:
         raise HookPointAbsentError(f"CompilationMetrics.{absent[0]}")
     return Installed()
 
@@ -129,11 +130,11 @@ def install(listener: Listener) -> Installed:
 
     def report_compilation(metrics: Any) -> None:
         lacking.update(missing_counters(counters, metrics))
-        breaks.compiled(metrics)
         listener.compilation(kind_of(metrics), entry(metrics))
 
     def log_compilation(metrics: Any, *args: Any, **kwargs: Any) -> Any:
         if replaced.listening:
+            quietly("hooks.compilations", breaks.compiled, metrics)
             quietly("hooks.compilations", report_compilation, metrics)
         return original(metrics, *args, **kwargs)
 
@@ -198,15 +199,16 @@ def entry(metrics: Any) -> dict[str, Any]:
     values["cache"] = _cache(metrics)
     values.update(costs(metrics))
     reason = getattr(metrics, "recompile_reason", _ABSENT)
+    failure = getattr(metrics, "fail_type", None)
+    refused = (failure or "").rpartition(".")[2] == _REFUSED
     # No reason means no compiled entry: the earlier attempt with that id failed.
-    if _is_recompile(metrics, values["id"]) and reason:
+    if _is_recompile(metrics, values["id"]) and reason and not refused:
         reason = None if reason is _ABSENT else str(reason)
         values["reason"] = reason or None
         values["category"] = category_of(reason or "")
     # PyTorch names a frame once it compiles it, which it does not at the recompile limit.
-    if kind_of(metrics) == "forward" and getattr(metrics, "co_name", "") is None:
+    if kind_of(metrics) == "forward" and getattr(metrics, "co_name", "") is None and not refused:
         values["at_limit"] = True
-    failure = getattr(metrics, "fail_type", None)
     values["cudagraph_skip"] = getattr(metrics, "cudagraph_skip_reason", None)
     if failure:
         # of those left to Python, one is a failure if the frame must be one graph: see
@@ -264,6 +266,8 @@ def missing_counters(counters: Mapping[str, Mapping[str, int]], metrics: Any) ->
     if getattr(metrics, "num_graph_breaks", None) and not counters.get("graph_break"):
         yield "graph_break_counter"
     verdicts = ("hit", "miss")
-    lookups = (getattr(metrics, f"inductor_fx_local_cache_{one}_count", 0) for one in verdicts)
-    if any(lookups) and not of("inductor", *(f"fxgraph_cache_{one}" for one in verdicts)):
+    lookups = (
+        getattr(metrics, f"inductor_fx_local_cache_{verdict}_count", 0) for verdict in verdicts
+    )
+    if any(lookups) and not of("inductor", *(f"fxgraph_cache_{verdict}" for verdict in verdicts)):
         yield "cache_counters"

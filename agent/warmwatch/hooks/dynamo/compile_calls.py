@@ -13,10 +13,11 @@ import inspect
 import re
 import sys
 from collections.abc import Mapping
-from types import FrameType, FunctionType, MethodType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from warmwatch._guard import quietly
+from warmwatch.hooks.dynamo.fallbacks import note_limit
 from warmwatch.hooks.dynamo.targets import compiled_there
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 from warmwatch.shared.user_code import is_library, of_value
@@ -38,7 +39,7 @@ def way_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         "fullgraph": kwargs.get("nopython") is True,
         "options": [
             f"{_named(name)}={of_value(value)}"
-            for name, value in sorted(options.items(), key=lambda one: str(one[0]))[:MOST_OPTIONS]
+            for name, value in sorted(options.items(), key=lambda item: str(item[0]))[:MOST_OPTIONS]
         ],
     }
 
@@ -95,10 +96,11 @@ def install(listener: Listener) -> Installed:
     replaced = Replaced()
 
     def report_call(caller: FrameType, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        note_limit()
         compiled_there(compiled_by(caller), caller)
         if not kwargs.get("disable") and is_by_user(caller):
             compiled = compiled_by(caller)
-            way = {**way_of(args, kwargs), **methods_of(compiled), **library_of(caller)}
+            way = {**way_of(args, kwargs), **methods_of(compiled, caller), **library_of(caller)}
             listener.compile_called(way, trains=trains(compiled))
 
     def optimize(*args: Any, **kwargs: Any) -> Any:
@@ -122,24 +124,40 @@ def compiled_by(caller: FrameType | None) -> Any:
 _MOST_METHODS = 5
 
 
-def methods_of(compiled: Any) -> dict[str, Any]:
+def methods_of(compiled: Any, caller: FrameType | None) -> dict[str, Any]:
     """``methods``: those that a module's own classes define beside ``forward``, by name.
 
-    The object that ``torch.compile`` returns passes them on uncompiled.
+    The object that ``torch.compile`` returns passes them on uncompiled. A method that calls
+    ``torch.compile`` itself, as a loader does, is none that each step calls.
     """
     from torch.nn import Module
 
     if not isinstance(compiled, Module):
         return {}
-    own = [one for one in type(compiled).__mro__ if not is_library(_file_of(one), one.__module__)]
+    own = [
+        item for item in type(compiled).__mro__ if not is_library(_file_of(item), item.__module__)
+    ]
+    running = _running(caller)
     names = dict.fromkeys(
         name
-        for one in own
-        for name, value in vars(one).items()
-        if isinstance(value, FunctionType) and not name.startswith("_") and name != "forward"
+        for item in own
+        for name, value in vars(item).items()
+        if isinstance(value, FunctionType)
+        and not name.startswith("_")
+        and name != "forward"
+        and value.__code__ not in running
     )
-    found = [name for name in names if not hasattr(Module, name)][:_MOST_METHODS]
-    return {"methods": found} if found else {}
+    texts = [name for name in names if not hasattr(Module, name)][:_MOST_METHODS]
+    return {"methods": texts} if texts else {}
+
+
+def _running(caller: FrameType | None) -> set[CodeType]:
+    """The code of ``caller`` and of what called it."""
+    result = set()
+    while caller is not None:
+        result.add(caller.f_code)
+        caller = caller.f_back
+    return result
 
 
 def _file_of(owner: type) -> str:
@@ -155,7 +173,7 @@ def trains(compiled: Any) -> bool:
 
     owner = compiled.__self__ if isinstance(compiled, MethodType) else compiled
     if isinstance(owner, Module):
-        return owner.training and any(one.requires_grad for one in owner.parameters())
+        return owner.training and any(parameter.requires_grad for parameter in owner.parameters())
     return isinstance(owner, Optimizer)
 
 

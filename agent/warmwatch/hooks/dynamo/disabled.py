@@ -6,9 +6,10 @@
 agent checks them rarely; a wrapper reports stances when they are set.
 
 Eager calls are counted where PyTorch decides: with a stance, at each call of a compiled function;
-under ``config.disable``, at a call that fits no compiled entry. PyTorch then skips that function
-for good, even for compiled inputs and after the setting is off again. Under ``eager_on_recompile``
-no Python code sees a call that fits no entry.
+under ``config.disable`` or in a ``TorchDispatchMode``, at a call that fits no compiled entry.
+PyTorch then skips that function for good, even for compiled inputs and after the setting is off
+again (2.15 does so under ``config.disable`` only). Under ``eager_on_recompile`` no Python code sees
+which calls fit no entry, so all are counted.
 
 In the same place the calls of compiled functions are counted during an evaluation: an evaluation
 without any ran uncompiled.
@@ -19,16 +20,20 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from types import FrameType
 from typing import Any
 
 from warmwatch._guard import quietly
 from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, Replaced, look_up
+from warmwatch.shared.fallbacks import DISABLED, MODE
 from warmwatch.shared.user_code import place
 
 _VARIABLE = "TORCHDYNAMO_DISABLE"
 _LOCALS = ("frame", "cache_entry")  # of PyTorch's function that skips a frame
+_SKIPS_ONCE = "apply_to_code"  # its local from 2.15 on: no skip for good in a dispatch mode
 _ON_RECOMPILE = ("eager_on_recompile", "fail_on_recompile")
 
 
@@ -45,13 +50,18 @@ def install(listener: Listener) -> Installed:
     if absent := {*_LOCALS, first_instruction.__name__} - {*decides.co_varnames, *decides.co_names}:
         raise HookPointAbsentError(f"CatchErrorsWrapper.__call__: {min(absent)}")
     replaced = Replaced()
+    in_mode = None if _SKIPS_ONCE in decides.co_varnames else _dispatch_mode(convert_frame)
+
+    def missed(decides: FrameType) -> None:
+        if setting := DISABLED if config.disable else MODE if in_mode and in_mode() else None:
+            _skipped(listener, setting, decides)
 
     # ``CatchErrorsWrapper.__call__`` calls it first, when a call fits no compiled entry. A wrapper
     # of that method itself would stand in every stack that PyTorch logs.
     @functools.wraps(first_instruction)
     def on_miss(code: Any) -> Any:
-        if config.disable and replaced.listening:
-            quietly("hooks.disabled", _skipped, listener, sys._getframe(1))
+        if replaced.listening:
+            quietly("hooks.disabled", missed, sys._getframe(1))
         return first_instruction(code)
 
     # Do not hide this from Dynamo: the wrapped function is marked as forbidden in a graph. The
@@ -92,7 +102,7 @@ def _disabled_by(config: Any, stance: str) -> str:
 
 
 class _CompiledCalls:
-    """Counts calls of compiled functions: run compiled, run eagerly by a stance, refused by one.
+    """Counts calls of compiled functions: run compiled, and those that a stance affects.
 
     PyTorch chooses the function to run in one that it calls each time. The wrapper replaces that
     function only while a stance is set or an evaluation runs, so an ordinary call costs nothing
@@ -102,7 +112,7 @@ class _CompiledCalls:
     def __init__(self, eval_frame: Any) -> None:
         self._module, self._original = eval_frame, eval_frame._callback_from_stance
         self._ours = self._choose
-        self._compiled = self._eager = self._refused = 0
+        self._compiled = self._eager = self._refused = self._on_recompile = 0
         self._evaluating = False
         # 2.6 chooses while compiled code runs too, where `fail_on_recompile` refuses any frame that
         # is neither compiled nor skipped. From 2.11 on, Dynamo is off there.
@@ -110,9 +120,9 @@ class _CompiledCalls:
             for function in (_CompiledCalls._choose, _CompiledCalls._counting):
                 skip_code(function.__code__)
 
-    def counted(self) -> tuple[int, int]:
-        """Calls that a stance ran eagerly, and that it refused."""
-        return self._eager, self._refused
+    def counted(self) -> tuple[int, int, int]:
+        """Calls that a stance ran eagerly, that one refused, and under ``eager_on_recompile``."""
+        return self._eager, self._refused, self._on_recompile
 
     def compiled_calls(self, evaluating: bool) -> int:
         """Calls that ran compiled while they were counted; ``evaluating``: count from now on."""
@@ -141,6 +151,7 @@ class _CompiledCalls:
         self._compiled += 1
         if self._module._stance.stance == "fail_on_recompile":
             return self._counting(chosen)
+        self._on_recompile += self._module._stance.stance == "eager_on_recompile"
         return chosen
 
     def _counting(self, refuses: Any) -> Any:
@@ -155,8 +166,16 @@ class _CompiledCalls:
         return refuse
 
 
-def _skipped(listener: Listener, decides: FrameType) -> None:
-    """A frame with compiled entries got an input that fits none while compilation is disabled.
+def _dispatch_mode(convert_frame: Any) -> Callable[[], bool] | None:
+    """PyTorch's test whether a user's ``TorchDispatchMode`` is active; ``None`` if unknown."""
+    if found := getattr(convert_frame, "any_torch_dispatch_mode_on_stack", None):
+        return found  # type: ignore[no-any-return]
+    older = getattr(convert_frame, "is_in_torch_dispatch_mode", None)
+    return older and partial(older, include_infra_modes=False)
+
+
+def _skipped(listener: Listener, setting: str, decides: FrameType) -> None:
+    """A frame with compiled entries got an input that fits none, and PyTorch skips it for good.
 
     ``decides``: the frame of PyTorch's function that skips it.
     """
@@ -164,7 +183,7 @@ def _skipped(listener: Listener, decides: FrameType) -> None:
     code = getattr(frame, "f_code", None)
     if entry and code is not None:
         where = place(code.co_name, code.co_filename, code.co_firstlineno)
-        listener.fallback({"setting": "disable", **where})
+        listener.fallback({"setting": setting, **where})
 
 
 def present() -> str:

@@ -33,6 +33,7 @@ from warmwatch._guard import quietly, report
 from warmwatch.hooks.dynamo.instances import AROUND, INSTANCES
 from warmwatch.hooks.dynamo.targets import BACKWARD, target
 from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
+from warmwatch.shared import fallbacks
 from warmwatch.shared.bounded import MOST_THREADS, Bounded
 from warmwatch.shared.user_code import is_library, nearest, of_code
 from warmwatch.shared.values import NEW_INSTANCE
@@ -61,7 +62,7 @@ def install(listener: Listener) -> Installed:
         unfused = of.pop("unfused", None)
         listener.begin(event, of)
         if unfused is not None:
-            listener.fallback({"setting": "flex_attention", **unfused})
+            listener.fallback({"setting": fallbacks.FLEX, **unfused})
 
     def end(event: str) -> None:
         if ends.count > starts.count:
@@ -78,6 +79,7 @@ def install(listener: Listener) -> Installed:
                 BACKWARD_EVENT: lambda event: listener.begin(event, backward_being_compiled()),
                 COMPILED_AUTOGRAD_EVENT: lambda event: listener.begin(event, dict(BACKWARD)),
             },
+            interrupted=listener.end,
         )
         undo.callback(ends.remove)
         ends.put(end, {})
@@ -117,10 +119,18 @@ class _Wrap:
         self.count = 0
 
     def put(
-        self, callback: Callable[[str], None], special: Mapping[str, Callable[[str], None]]
+        self,
+        callback: Callable[[str], None],
+        special: Mapping[str, Callable[[str], None]],
+        interrupted: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Wrap the method. ``special``: what to call for some events instead of ``callback``."""
+        """Wrap the method. ``special``: what to call for some events instead of ``callback``.
+
+        ``interrupted``: what to call if an exception of the training ends such a call, such as a
+        ``KeyboardInterrupt``. PyTorch then never learns of the event.
+        """
         self._callback, self._special, self._listening = callback, special, True
+        self._interrupted = interrupted
         self._wrap()
 
     def renew(self) -> None:
@@ -144,12 +154,18 @@ class _Wrap:
             if inside.wrapper or not self._listening:
                 return original(logger, *args, **kwargs)
             traces = set_eval_frame(None)
+            event = None
             try:
-                self.count += 1
-                event = args[0] if args else kwargs[_NAME]
-                special.get(event, callback)(event)  # it may compile: its events count, too
-            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                report("hooks.events", error)
+                try:
+                    self.count += 1
+                    event = args[0] if args else kwargs[_NAME]
+                    special.get(event, callback)(event)  # it may compile: its events count, too
+                except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                    report("hooks.events", error)
+            except BaseException:
+                if event is not None:
+                    quietly("hooks.events", self._interrupted, event)
+                raise
             finally:
                 if traces is not None:
                     set_eval_frame(traces)
@@ -242,8 +258,8 @@ def require(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of
         from torch._dynamo import config, convert_frame
 
         _ = (getattr(config, _STATIC), getattr(config, _AUTOMATIC))
-        known = unwrap(getattr(convert_frame, _FUNCTION)).__code__
-    names = {*known.co_varnames, *known.co_cellvars}
+        value = unwrap(getattr(convert_frame, _FUNCTION)).__code__
+    names = {*value.co_varnames, *value.co_cellvars}
     if absent := [name for name in _LOCALS if name not in names]:
         raise HookPointAbsentError(f"{_FUNCTION}: {absent[0]}")
     return Installed()
@@ -262,11 +278,11 @@ def being_compiled() -> dict[str, Any]:
     bytes of its scores.
     """
     try:
-        known = _compiling()
-        of, thread = known.get("compile_id"), get_ident()
+        values = _compiling()
+        of, thread = values.get("compile_id"), get_ident()
         latest = _latest.get(thread)
         if of is None or latest is None or latest[0] is not of:
-            latest = _latest[thread] = of, _identified(known, known.get("code"), of)
+            latest = _latest[thread] = of, _identified(values, values.get("code"), of)
         return dict(latest[1])
     except Exception as error:  # noqa: BLE001 - the event is reported without it
         report("hooks.code", error)
@@ -316,31 +332,31 @@ def _compiling() -> Mapping[str, Any]:
 def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict[str, Any]:
     if not isinstance(code, CodeType):
         return {}
-    known: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
+    values: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
     was_compiled, digest = _remembered(code)
     if not code.co_filename.endswith(AROUND):
-        known["code"] = digest
+        values["code"] = digest
     if compiled.get("one_graph") is True:
-        known["fullgraph"] = True
+        values["fullgraph"] = True
     if (dynamic := _dynamic()) is not None:
-        known["dynamic"] = dynamic
+        values["dynamic"] = dynamic
     if was_compiled and getattr(compile_id, "frame_compile_id", None) == 0:
-        known["again"] = True
-    instance, of_class, anew = INSTANCES.begun(code, known["id"], compiled.get("locals"))
+        values["again"] = True
+    instance, of_class, anew = INSTANCES.begun(code, values["id"], compiled.get("locals"))
     if instance > 1:
-        known["instance"] = instance
+        values["instance"] = instance
     if of_class:
-        known["class"] = of_class
+        values["class"] = of_class
     if anew:
-        known["anew"] = True
+        values["anew"] = True
     names = compiled.get("globals")
     module = names.get("__name__") if isinstance(names, dict) else None
     if is_library(code.co_filename, module):
         user = nearest(sys._getframe(1))
-        known["caller"] = f"{user['file']}:{user['line']}" if user else ""
+        values["caller"] = f"{user['file']}:{user['line']}" if user else ""
         if code.co_name == UNFUSED and module == FLEX:
-            known["unfused"] = {**(user or {}), **_scores(compiled.get("locals"))}
-    return {**known, **target(code, compiled.get("locals"), compile_id, module)}
+            values["unfused"] = {**(user or {}), **_scores(compiled.get("locals"))}
+    return {**values, **target(code, compiled.get("locals"), compile_id, module)}
 
 
 def _scores(values: Any) -> dict[str, int]:
@@ -359,7 +375,7 @@ def _scores(values: Any) -> dict[str, int]:
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
         return {}  # RuntimeError: a nested tensor has no shape
     # arithmetic with symbols would add guards
-    return {"score_bytes": prod(sizes)} if all(type(one) is int for one in sizes) else {}
+    return {"score_bytes": prod(sizes)} if all(type(size) is int for size in sizes) else {}
 
 
 def _dynamic() -> bool | None:
@@ -381,12 +397,12 @@ _compiled: dict[int, tuple[weakref.ref[CodeType], str]] = {}
 def _remembered(code: CodeType) -> tuple[bool, str]:
     """Whether Dynamo compiled this code object before, and its hash. Remembers it."""
     before, digest = _compiled.pop(id(code), (None, ""))
-    known = before is not None and before() is code
-    digest = digest if known else of_code(code)
+    is_known = before is not None and before() is code
+    digest = digest if is_known else of_code(code)
     _compiled[id(code)] = weakref.ref(code), digest
     if len(_compiled) > _MOST_CODES:
         del _compiled[next(iter(_compiled))]
-    return known, digest
+    return is_known, digest
 
 
 _MOST_CODES = 4096
@@ -454,11 +470,13 @@ class Compiling:
 
         The reasons reported at the begin replace the single one in PyTorch's record.
         """
-        ended, known = dict(values), self.circumstances(thread)
+        ended, circumstances = dict(values), self.circumstances(thread)
         reasons, begun = self._reasons.pop(thread, None), self._begun.pop(thread, {})
         if ended.get("id") != begun.get("id"):
-            known = {key: value for key, value in known.items() if key not in _PLACE}
-        ended.update(known)  # at the recompile limit PyTorch's record has no name
+            circumstances = {
+                key: value for key, value in circumstances.items() if key not in _PLACE
+            }
+        ended.update(circumstances)  # at the recompile limit PyTorch's record has no name
         left = ended.pop("left", None)
         if left is not None and begun.get("fullgraph"):
             ended["failure"] = left  # it has raised

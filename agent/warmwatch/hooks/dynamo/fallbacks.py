@@ -18,6 +18,7 @@ import functools
 import inspect
 import sys
 import threading
+from contextvars import ContextVar
 from typing import Any
 
 from warmwatch._guard import quietly
@@ -42,8 +43,22 @@ from warmwatch.shared.bounded import OfObjects
 # Names of the function, newest first. Torch 2.6 has the second; both return the same pair.
 NAMES = ("exceeds_recompile_limit", "exceeds_cache_size_limit")
 _BY_THREAD = "recompile_limit"
-_UNUSED = ("unfused", "instance", "fullgraph")  # of what is being compiled
+_of_main_thread: dict[str, Any] = {}
+_UNUSED = ("unfused", "instance")  # of what is being compiled
 _MOST_CODES = 4096
+
+
+def note_limit() -> None:
+    """Note the main thread's limit, in a compilation of it or at its ``torch.compile``.
+
+    PyTorch keeps its settings by thread from 2.12 on, so another thread may have the default, and
+    cannot read those of this one.
+    """
+    config = sys.modules.get("torch._dynamo.config")
+    setting = getattr(config, "_config", {}).get(_BY_THREAD)
+    is_by_thread = isinstance(getattr(setting, "user_override", None), ContextVar)
+    if is_by_thread and threading.current_thread() is threading.main_thread():
+        _of_main_thread[_BY_THREAD] = getattr(config, _BY_THREAD, None)
 
 
 def install(listener: Listener) -> Installed:
@@ -55,25 +70,21 @@ def install(listener: Listener) -> Installed:
         original = getattr(convert_frame, name)
     replaced = Replaced()
     hit: OfObjects[bool] = OfObjects(_MOST_CODES)
-    of_main_thread: dict[str, Any] = {}
+    _of_main_thread.clear()
     own_limit = "isolate_recompiles" in inspect.signature(torch.compile).parameters
     isolates = {"isolates": True} if own_limit else {}
 
     def of_thread(setting: str) -> dict[str, Any]:
         """The limit in force, and the main thread's if that is another one."""
         limit = getattr(config, setting, None)
-        main = of_main_thread.get(setting, limit)
+        main = _of_main_thread.get(setting, limit)
         return {"limit": limit} if main == limit else {"limit": limit, "main_limit": main}
-
-    def note_limit() -> None:
-        # PyTorch keeps its settings by thread from 2.12 on, so another thread may have the default.
-        if threading.current_thread() is threading.main_thread() and not has_own_limit():
-            of_main_thread[_BY_THREAD] = getattr(config, _BY_THREAD, None)
 
     def report_limit(decision: tuple[bool, str]) -> None:
         exceeded, setting = decision
         if not exceeded:
-            note_limit()
+            if not has_own_limit():
+                note_limit()
             return
         code = code_being_compiled()
         if code is not None:
@@ -103,7 +114,7 @@ def check_flex_attention(listener: Listener) -> Installed:  # noqa: ARG001 - as 
     def check() -> None:
         function = getattr(sys.modules[FLEX], "flex_attention", None)
         constants = getattr(getattr(function, "__code__", None), "co_consts", ())
-        if not any(getattr(one, "co_name", None) == UNFUSED for one in constants):
+        if not any(getattr(constant, "co_name", None) == UNFUSED for constant in constants):
             raise HookPointAbsentError(f"{FLEX}.flex_attention")
 
     return Installed(late={FLEX: disable(check)})

@@ -95,14 +95,14 @@ class GuardCost:
         self.stop()
         # not its ``events()``, which builds a Python object of each operation
         events = profiled.profiler.kineto_results.events()
-        found = sorted(
+        rows = sorted(
             (e.start_ns(), e.duration_ns(), e.name())
             for e in events
             if e.name().startswith((_EVENT, _RUNS))
         )
-        lookups = [took for _, took, name in found if name == _EVENT]
+        lookups = [took for _, took, name in rows if name == _EVENT]
         each, frames = of_a_step(lookups, count) / 1e9, Counter[str]()
-        for (_, took, name), (*_, runs) in pairwise(found):
+        for (_, took, name), (*_, runs) in pairwise(rows):
             if name == _EVENT != runs:
                 frames[runs.removeprefix(_RUNS).partition("/")[0]] += took
         in_all = sum(lookups) or 1  # look-ups may all be shorter than a nanosecond of its clock

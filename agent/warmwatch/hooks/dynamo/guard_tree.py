@@ -62,17 +62,17 @@ class Reader:
             return None
 
     def _rejected(self, root: Any) -> set[str]:
-        found = set()
+        result = set()
         for accessor, child in _children(root):
             kind, key = _accessor(accessor)
             if kind == "GlobalsGuardAccessor":
                 for inner, of_global in _children(child):
                     name = _accessor(inner)[1]
                     if name in self._global and not self._holds(of_global, self._global[name]):
-                        found.add(f"G.{name}")
+                        result.add(f"G.{name}")
             elif key in self._local and not self._holds(child, self._local[key]):
-                found.add(str(key))
-        return found
+                result.add(str(key))
+        return result
 
     def _holds(self, manager: Any, value: Any) -> bool:
         """Whether the guards below ``manager`` accept ``value``, as far as they can be read."""
@@ -115,10 +115,10 @@ def _children(manager: Any) -> zip[tuple[Any, Any]]:
 
 def _accessor(accessor: Any) -> tuple[str, Any]:
     """Its kind, and the key, index or attribute that it looks up, if it has one."""
-    found = _KEY.search(accessor.repr())
+    match = _KEY.search(accessor.repr())
     key: Any = None
-    if found is not None:
-        key = int(found[3]) if found[3] else found[1] or found[2] or found[4]
+    if match is not None:
+        key = int(match[3]) if match[3] else match[1] or match[2] or match[4]
     return type(accessor).__name__, key
 
 
@@ -133,13 +133,13 @@ def _step(accessor: Any, value: Any) -> Any:
         return _attribute(value, key)
     if kind == "CodeGuardAccessor":
         return value.__code__ if isinstance(value, types.FunctionType) else _UNKNOWN
-    of = _CONTAINERS.get(kind)
-    if of is None or key is None:
+    container = _CONTAINERS.get(kind)
+    if container is None or key is None:
         return _UNKNOWN
-    if not isinstance(value, of):
+    if not isinstance(value, container):
         raise _Absent
     try:
-        return of.__getitem__(value, key)
+        return container.__getitem__(value, key)
     except (KeyError, IndexError):
         raise _Absent from None
 

@@ -106,8 +106,8 @@ def repeated_blocks(nn: Any, module: Any) -> Iterator[Any]:
     modules of one class among the parts of one module.
     """
     lists = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
-    found = list(_repeated(module, lists, lists))
-    return iter(found or _repeated(module, (nn.Module,), lists))
+    values = list(_repeated(module, lists, lists))
+    return iter(values or _repeated(module, (nn.Module,), lists))
 
 
 def _repeated(module: Any, parents: tuple[Any, ...], containers: tuple[Any, ...]) -> Iterator[Any]:

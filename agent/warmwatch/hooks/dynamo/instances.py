@@ -34,23 +34,23 @@ class Instances:
         if compile_id is not None:
             made = self._made.setdefault(id(code), {})
             made.pop(compile_id, None)
-            made[compile_id] = {name: weakref.ref(one) for name, one in owners(values).items()}
+            made[compile_id] = {name: weakref.ref(value) for name, value in owners(values).items()}
             _bound(made, _MOST_ENTRIES)
             _bound(self._made, _MOST_CODES)
         of = module(code, values)
         if of is None:
             return 0, "", False
-        known = self._known.setdefault(id(code), {})
-        seen = known.get(id(of))
+        groups = self._known.setdefault(id(code), {})
+        seen = groups.get(id(of))
         if seen is not None and seen[0]() is of:
             return 0, type(of).__name__, False
         if compile_id is not None and _is_first(compile_id):  # Dynamo was reset: none counts
-            for gone in [key for key, (one, _) in known.items() if one() is None]:
-                del known[gone]
-        anew = any(one() is None for one, _ in known.values())
+            for gone in [key for key, (item, _) in groups.items() if item() is None]:
+                del groups[gone]
+        anew = any(item() is None for item, _ in groups.values())
         number = self._counts[id(code)] = self._counts.get(id(code), 0) + 1
-        known[id(of)] = weakref.ref(of), number
-        _bound(known, _MOST_CODES)
+        groups[id(of)] = weakref.ref(of), number
+        _bound(groups, _MOST_CODES)
         if len(self._known) > _MOST_CODES:
             oldest = next(iter(self._known))
             del self._known[oldest], self._counts[oldest]
@@ -66,7 +66,7 @@ class Instances:
         """The local variables with another instance than the entry was compiled with."""
         made = self._made.get(id(code), {}).get(compile_id, {})
         now = owners(values)
-        return frozenset(name for name, one in made.items() if one() is not now.get(name))
+        return frozenset(name for name, item in made.items() if item() is not now.get(name))
 
 
 def _is_first(compile_id: str) -> bool:
@@ -87,24 +87,24 @@ def owners(values: Any) -> dict[str, Any]:
     kinds = _kinds()
     if not kinds or not isinstance(values, Mapping):
         return {}
-    found = {}
+    result = {}
     for name, value in values.items():
         of = getattr(value, "__self__", value) if name == "fn" else value
         if name == "args" and type(value) is tuple and value:
             of = value[0]
         if isinstance(of, kinds):
-            found[name] = of
-    return found
+            result[name] = of
+    return result
 
 
 def module(code: CodeType, values: Any) -> Any:
     """The module or optimizer that runs this code: a method's first argument, or what a wrapper
     calls; of another function, its first argument of that kind."""
-    found = owners(values)
+    fields = owners(values)
     if code.co_filename.endswith(AROUND):
-        return found.get("fn")
+        return fields.get("fn")
     named = (*code.co_varnames[: code.co_argcount], "args")
-    return next((found[name] for name in named if name in found), None)
+    return next((fields[name] for name in named if name in fields), None)
 
 
 def _kinds() -> tuple[type, ...]:

@@ -41,13 +41,13 @@ def install(listener: Listener) -> Installed:
     """Wrap everything imported so far, and the rest once it is imported."""
     with look_up():
         from torch._C import _last_executed_optimized_graph as last_script
-    found: set[str] = set()
-    calls = _FirstCalls(listener, found)
+    names: set[str] = set()
+    calls = _FirstCalls(listener, names)
 
     def kinds() -> tuple[str, ...]:
-        if "jit" not in found and last_script() is not None:
-            found.add("jit")
-        return tuple(found)
+        if "jit" not in names and last_script() is not None:
+            names.add("jit")
+        return tuple(names)
 
     late = {module: calls.put_all for module, *_ in _CALLS}
     ours = (_FirstCalls.put_all, _FirstCalls._there, _FirstCalls._around)
@@ -67,8 +67,8 @@ class _FirstCalls:
     ``found`` collects the names of the called ones.
     """
 
-    def __init__(self, listener: Listener, found: set[str]) -> None:
-        self._listener, self._found = listener, found
+    def __init__(self, listener: Listener, names: set[str]) -> None:
+        self._listener, self._found = listener, names
         self._listening = True
         self._placed: dict[tuple[int, str], Replaced] = {}
 

@@ -74,11 +74,11 @@ _CELL = re.compile(
 def _named_cells(reason: str, values: Mapping[str, Any]) -> str:
     """``reason`` with the names of variables in the closure of a function that is an argument."""
 
-    def named(found: re.Match[str]) -> str:
-        of = values.get(found["quoted"] or found["name"])
-        if isinstance(of, FunctionType) and int(found["at"]) < len(of.__code__.co_freevars):
-            return f"{found['of']}.__closure__[{of.__code__.co_freevars[int(found['at'])]}]"
-        return found[0]
+    def named(match: re.Match[str]) -> str:
+        of = values.get(match["quoted"] or match["name"])
+        if isinstance(of, FunctionType) and int(match["at"]) < len(of.__code__.co_freevars):
+            return f"{match['of']}.__closure__[{of.__code__.co_freevars[int(match['at'])]}]"
+        return match[0]
 
     return _CELL.sub(named, reason)
 
@@ -95,24 +95,24 @@ _BATCH = re.compile(r"size mismatch at index 0\. expected (\d+), actual (\d+)")
 def _last_batch(reason: str, category: str) -> dict[str, Any]:
     """``last_batch``: its size and the usual one, if the size that changed is that of the last
     batch of a DataLoader's epoch."""
-    found = _BATCH.search(reason.partition("\n")[0]) if category == "shape" else None
+    match = _BATCH.search(reason.partition("\n")[0]) if category == "shape" else None
     # the length of a sampler may be code of the user's
-    known = quietly("hooks.last_batch", ragged_last_batch) if found else None
-    if found is None or known is None or {int(found[1]), int(found[2])} != set(known):
+    value = quietly("hooks.last_batch", ragged_last_batch) if match else None
+    if match is None or value is None or {int(match[1]), int(match[2])} != set(value):
         return {}
-    return {"last_batch": list(known)}
+    return {"last_batch": list(value)}
 
 
 def _entries(cached: Any) -> dict[str, Any]:
     """The compiled entries by compile id; torch 2.6 passes the first one of a linked list."""
-    found: dict[str, Any] = {}
-    one = cached if not isinstance(cached, (list, tuple)) else None
-    for entry in () if one is not None or cached is None else cached:
-        found[str(getattr(entry, "compile_id", ""))] = entry
-    while one is not None and len(found) < _MOST_ENTRIES:
-        found[str(getattr(one, "compile_id", ""))] = one
-        one = getattr(one, "next", None)
-    return found
+    values: dict[str, Any] = {}
+    value = cached if not isinstance(cached, (list, tuple)) else None
+    for entry in () if value is not None or cached is None else cached:
+        values[str(getattr(entry, "compile_id", ""))] = entry
+    while value is not None and len(values) < _MOST_ENTRIES:
+        values[str(getattr(value, "compile_id", ""))] = value
+        value = getattr(value, "next", None)
+    return values
 
 
 # The first key of a tensor's dispatch key set is its backend: a changed backend is a changed
@@ -156,6 +156,9 @@ _NEXT_ENTRY = re.compile(r"\n(?=\s*!?\d[\d/_]*:\s)")
 # Every guard set begins with the global state. A line about it belongs to an entry for another
 # mode, such as an evaluation's. The failed guard of the entry for the present mode is the cause.
 _OF_ANOTHER_MODE = ("grad_mode", "autocast", "global_state")
+# Entries that PyTorch removed, and those for the static shape of another parameter.
+_FREED = "Cache line invalidated"
+_OF_PARAMETER = "Guard failed on a parameter"
 _ENOUGH = 8  # reasons; redaction uses no more, and a frame can have thousands of entries
 _MOST_ENTRIES = 64  # that are compared
 
@@ -204,16 +207,26 @@ def cause_first(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) 
     PyTorch's text stays unchanged: some reasons have several lines, with the user's stack.
     """
     failed = list(_failed(reasons, entries, frame))
-    fitting = [one for one in failed if not one.excluded]
+    fitting = [item for item in failed if not item.excluded]
     if not fitting:  # nothing has changed
-        names = frozenset[str]().union(*(one.of_other or () for one in failed))
-        failed.sort(key=lambda one: not one.about(names))
-        is_instance = any(remedy_of(guard_of(one.text)) != CLASS_OF_CALL for one in failed)
-        return "\n".join(one.text for one in failed[:_ENOUGH]), is_instance
-    known = [one.rejected for one in fitting if one.rejected and not one.of_mode]
-    nearest = sorted(fitting, key=lambda one: (one.of_mode, _is_farther(one, known), not one.own))
-    others = [one for one in failed if one.excluded]
-    return "\n".join(one.text for one in [*nearest, *others][:_ENOUGH]), False
+        names = frozenset[str]().union(*(item.of_other or () for item in failed))
+        failed.sort(key=lambda value: not value.about(names))
+        is_instance = any(remedy_of(guard_of(item.text)) != CLASS_OF_CALL for item in failed)
+        return "\n".join(item.text for item in failed[:_ENOUGH]), is_instance
+    groups = [item.rejected for item in fitting if item.rejected and not item.of_mode]
+    # called for one parameter after another: an entry of this one may be among the freed ones
+    is_freed = any(_FREED in item.text for item in fitting)
+    nearest = sorted(
+        fitting,
+        key=lambda entry: (
+            entry.of_mode,
+            is_freed and _OF_PARAMETER in entry.text,
+            _is_farther(entry, groups),
+            not entry.own,
+        ),
+    )
+    others = [item for item in failed if item.excluded]
+    return "\n".join(item.text for item in [*nearest, *others][:_ENOUGH]), False
 
 
 def _failed(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> list[_Failed]:
@@ -222,28 +235,28 @@ def _failed(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> l
     reader = Reader(values, names)
     has_module = bool(owners(values))
     most = _MOST_ENTRIES if has_module else _ENOUGH  # an older entry may be that of this module
-    found: list[_Failed] = []
+    faileds: list[_Failed] = []
     is_found = False  # no entry is nearer, so the guards of the others need not be read
-    for text in (entry for one in reasons for entry in _NEXT_ENTRY.split(one.strip())):
+    for text in (entry for reason in reasons for entry in _NEXT_ENTRY.split(reason.strip())):
         id = (_FRAME_ID.match(text) or {"id": ""})["id"]
         entry = entries.get(id)
-        one = _Failed(
+        failed = _Failed(
             text=text.strip(),
             rejected=None if entry is None or is_found else reader.rejected(entry),
             of_other=INSTANCES.of_other(code, id, values) if has_module and entry else None,
             of_mode=category_of(text) in _OF_ANOTHER_MODE,
         )
-        found.append(one)
-        most -= not one.of_mode
+        faileds.append(failed)
+        most -= not failed.of_mode
         if most == 0:
             break
-        is_found |= one.own and not one.of_mode and len(one.rejected or ()) == 1
-    return found
+        is_found |= failed.own and not failed.of_mode and len(failed.rejected or ()) == 1
+    return faileds
 
 
-def _is_farther(one: _Failed, known: Sequence[frozenset[str]]) -> bool:
+def _is_farther(failed: _Failed, groups: Sequence[frozenset[str]]) -> bool:
     """Whether another entry rejects only a part of what this one rejects."""
-    return one.rejected is not None and any(rejected < one.rejected for rejected in known)
+    return failed.rejected is not None and any(rejected < failed.rejected for rejected in groups)
 
 
 @lru_cache(maxsize=64)  # one recompile needs that of a reason several times
@@ -253,8 +266,8 @@ def category_of(reason: str) -> str:
     Ignores the user's strings and the quoted line of code, which may contain any text.
     """
     first = _FRAME.sub("", guard(reason.strip().partition("\n")[0])).partition("  # ")[0]
-    if known := kind_of(guard_of(first)):
-        return known[0].category
+    if pair := kind_of(guard_of(first)):
+        return pair[0].category
     for pattern, category in _COMPILED:
         if pattern.search(first):
             return category

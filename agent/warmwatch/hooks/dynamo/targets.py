@@ -52,15 +52,15 @@ def target(code: CodeType, values: Any, compile_id: Any, module: Any) -> dict[st
         return dict(BACKWARD)
     if isinstance(values, Mapping):
         if code.co_filename.endswith(AROUND):
-            found = _wrapped(values.get("fn"))
+            fields = _wrapped(values.get("fn"))
         elif isinstance(module, str) and module.startswith(_OPTIMIZERS):
-            found = _of_optimizer(code, values)
+            fields = _of_optimizer(code, values)
         elif code.co_filename.startswith("<"):
-            found = _generated(code, values)
+            fields = _generated(code, values)
         else:
-            found = None
-        if found is not None:
-            return found
+            fields = None
+        if fields is not None:
+            return fields
     return place(code.co_name, code.co_filename, code.co_firstlineno)
 
 
@@ -90,17 +90,19 @@ def _generated(code: CodeType, values: Mapping[str, Any]) -> dict[str, Any] | No
     """The class whose method this is; ``None`` if it is a plain function."""
     owner = values.get(code.co_varnames[0]) if code.co_argcount else None
     kind = owner if isinstance(owner, type) else type(owner)
-    own = next((vars(one)[code.co_name] for one in kind.__mro__ if code.co_name in vars(one)), None)
+    own = next(
+        (vars(item)[code.co_name] for item in kind.__mro__ if code.co_name in vars(item)), None
+    )
     if getattr(getattr(own, "__func__", own), "__code__", None) is not code:
         return None
-    known = _compiled_at.get(owner) if kind is not owner else None
-    if known is None:
+    fields = _compiled_at.get(owner) if kind is not owner else None
+    if fields is None:
         file = getattr(sys.modules.get(kind.__module__), "__file__", None)
         if not isinstance(file, str):
-            known = {"file": code.co_filename, "line": code.co_firstlineno}
+            fields = {"file": code.co_filename, "line": code.co_firstlineno}
         else:
-            known = {"file": file.rpartition("/")[2], "line": None}
-    return _named(f"{kind.__name__}.{code.co_name}", known)
+            fields = {"file": file.rpartition("/")[2], "line": None}
+    return _named(f"{kind.__name__}.{code.co_name}", fields)
 
 
 def _named(name: Any, at: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
@@ -114,5 +116,5 @@ def _named(name: Any, at: Mapping[str, Any] | None = None) -> dict[str, Any] | N
 
 def _is_a(owner: Any, module: str, kind: str) -> bool:
     """Whether ``owner`` is of this class, if its module is imported."""
-    known = getattr(sys.modules.get(module), kind, None)
-    return isinstance(known, type) and isinstance(owner, known)
+    item = getattr(sys.modules.get(module), kind, None)
+    return isinstance(item, type) and isinstance(owner, item)

@@ -44,17 +44,17 @@ def refused_call(code: CodeType | None, values: Any) -> dict[str, Any]:
 
 def _refused(torch: Any, code: CodeType, values: Mapping[str, Any]) -> dict[str, Any]:
     arguments = {name: values.get(name) for name in code.co_varnames[: code.co_argcount]}
-    tensors = {name: one for name, one in arguments.items() if isinstance(one, torch.Tensor)}
-    found: dict[str, Any] = {}
+    tensors = {name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)}
+    fields: dict[str, Any] = {}
     if tensors:
-        known = islice(tensors.items(), _MOST_INPUTS)
-        found["inputs"] = ", ".join(f"`{name}` {_sizes(one)}" for name, one in known)
+        item = islice(tensors.items(), _MOST_INPUTS)
+        fields["inputs"] = ", ".join(f"`{name}` {_sizes(value)}" for name, value in item)
     module = next(iter(arguments.values()), None)
     if isinstance(module, torch.nn.Module):
         count = _modules_like(module, torch.nn.Module)
-        return {**found, "variants": count, "variants_of": "modules"} if count else found
+        return {**fields, "variants": count, "variants_of": "modules"} if count else fields
     count = _parameter_shapes(list(tensors.values()), torch.optim.Optimizer)
-    return {**found, "variants": count, "variants_of": "parameters"} if count else found
+    return {**fields, "variants": count, "variants_of": "parameters"} if count else fields
 
 
 def _sizes(tensor: Any) -> str:
@@ -63,10 +63,10 @@ def _sizes(tensor: Any) -> str:
 
 def _modules_like(module: Any, kind: Any) -> int:
     """The modules of its class in the outermost model whose method runs; 0 if there is none."""
-    models = [one for one in _callers() if isinstance(one, kind) and one is not module]
+    models = [caller for caller in _callers() if isinstance(caller, kind) and caller is not module]
     if not models:
         return 0
-    return sum(type(one) is type(module) for one in islice(models[-1].modules(), _MOST))
+    return sum(type(value) is type(module) for value in islice(models[-1].modules(), _MOST))
 
 
 def _parameter_shapes(tensors: list[Any], kind: Any) -> int:
@@ -74,14 +74,14 @@ def _parameter_shapes(tensors: list[Any], kind: Any) -> int:
 
     0 if there is none, or it does not hold any of ``tensors``.
     """
-    given = {id(one) for one in tensors}
+    given = {id(tensor) for tensor in tensors}
     for optimizer in _callers():
         if not isinstance(optimizer, kind):
             continue
         groups = (group["params"] for group in optimizer.param_groups)
-        held = list(islice((one for group in groups for one in group), _MOST))
-        if given & {id(one) for one in held}:
-            return len({(one.shape, one.dtype, one.device) for one in held})
+        held = list(islice((value for group in groups for value in group), _MOST))
+        if given & {id(value) for value in held}:
+            return len({(value.shape, value.dtype, value.device) for value in held})
     return 0
 
 
@@ -101,4 +101,4 @@ def has_own_limit() -> bool:
     with one (torch 2.13 and later).
     """
     compiles = _callers(_COMPILES)
-    return any(getattr(one, "_recompile_limit", None) is not None for one in compiles)
+    return any(getattr(value, "_recompile_limit", None) is not None for value in compiles)

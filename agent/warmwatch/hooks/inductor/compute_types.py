@@ -23,9 +23,9 @@ _NARROWEST_FIRST = ("float8", "bfloat16", "float16", "float32")
 
 def computes_in(types: Iterable[str], *, convolution: bool) -> str:
     """One of ``values.DTYPES``, or ``OTHER_DTYPE`` if it is none of these or unknown."""
-    names = (one.removeprefix("torch.") for one in types)
-    found = {"float8" if one.startswith(("float8", "f8")) else _TYPES.get(one) for one in names}
-    narrowest = next((one for one in _NARROWEST_FIRST if one in found), OTHER_DTYPE)
+    names = (name.removeprefix("torch.") for name in types)
+    texts = {"float8" if name.startswith(("float8", "f8")) else _TYPES.get(name) for name in names}
+    narrowest = next((name for name in _NARROWEST_FIRST if name in texts), OTHER_DTYPE)
     return "tf32" if narrowest == "float32" and _allows_tf32(convolution) else narrowest
 
 

@@ -65,7 +65,7 @@ def install(listener: Listener) -> Installed:
     def uninstall() -> None:
         nonlocal listening
         listening = False
-        originals = {one: original for original, one in ours.items()}
+        originals = {value: original for original, value in ours.items()}
         for module, held in _holders():
             if held in originals:
                 setattr(module, _NAME, originals[held])
@@ -114,9 +114,9 @@ def is_recorded(utils: Any) -> bool:
 
 def place_in(message: str) -> dict[str, Any]:
     """The innermost user line in the stack that PyTorch appends, if any."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for line in message[:_STACK].splitlines():
         if frame := _FRAME.match(line):
             file = frame["file"].replace("\\", "/").rpartition("/")[2]
-            found = {"name": frame["name"], "file": file, "line": int(frame["line"])}
-    return found
+            values = {"name": frame["name"], "file": file, "line": int(frame["line"])}
+    return values

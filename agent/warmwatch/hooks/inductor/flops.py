@@ -84,8 +84,8 @@ def _calls(graph: Any) -> Iterator[Call]:
 
 def _types_of(node: Any) -> list[str]:
     """The dtypes of the tensors that it gets."""
-    values = (one.meta.get("val") for one in node.all_input_nodes)
-    return [str(one.dtype) for one in values if hasattr(one, "dtype")]
+    values = (value.meta.get("val") for value in node.all_input_nodes)
+    return [str(value.dtype) for value in values if hasattr(value, "dtype")]
 
 
 def _shapes_of(node: Any) -> tuple[Any, Any, Any]:
@@ -95,13 +95,13 @@ def _shapes_of(node: Any) -> tuple[Any, Any, Any]:
 def _sum(calls: Iterable[Call], formulas: Any) -> Counted:
     by_dtype: Counter[str] = Counter()
     excluded: dict[str, None] = {}
-    known: dict[Any, tuple[str, Any]] = {}  # a graph has thousands of calls of few operations
+    groups: dict[Any, tuple[str, Any]] = {}  # a graph has thousands of calls of few operations
     for number, (target, shapes, types) in enumerate(calls):
         if number >= _MOST_CALLS:
             return Counted(None)
-        if (found := known.get(target)) is None:
-            found = known[target] = _formula(target, formulas)
-        name, formula = found
+        if (group := groups.get(target)) is None:
+            group = groups[target] = _formula(target, formulas)
+        name, formula = group
         if formula is None:
             if name:
                 excluded[name] = None
@@ -126,13 +126,13 @@ def _formula(target: Any, formulas: Any) -> tuple[str, Any]:
         return (str(target._name)[:80] if is_one else ""), None
     namespace, _, name = str(getattr(packet, "_qualified_op_name", packet)).partition("::")
     if name.startswith(_ATTENTION):
-        known: Any = _attention_backward if "_backward" in name else _attention
+        formula: Any = _attention_backward if "_backward" in name else _attention
     elif name.startswith(_SCALED):
-        known = _scaled_product
+        formula = _scaled_product
     else:
-        known = formulas.get(packet)
-    if known is not None:
-        return f"{namespace}::{name}"[:80], known
+        formula = formulas.get(packet)
+    if formula is not None:
+        return f"{namespace}::{name}"[:80], formula
     cheap = namespace in _CHEAP and not any(part in name for part in _HEAVY)
     return ("" if cheap else f"{namespace}::{name}"[:80]), None
 
@@ -174,7 +174,7 @@ def _shapes(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return (list if isinstance(value, list) else tuple)(map(_shapes, value))
     if isinstance(value, dict):
-        return {key: _shapes(one) for key, one in value.items()}
+        return {key: _shapes(item) for key, item in value.items()}
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return tuple(map(_plain, value.shape))
     return _plain(value) if type(value).__name__ == "SymInt" else value
@@ -207,16 +207,16 @@ class Calls:
             return Counter()
         calls = self._calls.get(steps)
         if calls is None:
-            if (known := self._known(steps)) is not None:
-                return known
+            if (counter := self._known(steps)) is not None:
+                return counter
             calls = self._calls[steps] = Counter()
         calls[graph] += 1
         return None
 
     def _known(self, steps: int) -> Counter[int] | None:
         """At the first call after a step mark."""
-        last = [self._calls.get(one) for one in range(steps - ALIKE, steps)]
-        if steps - ALIKE > self._since and last[0] and all(one == last[0] for one in last):
+        last = [self._calls.get(number) for number in range(steps - ALIKE, steps)]
+        if steps - ALIKE > self._since and last[0] and all(counter == last[0] for counter in last):
             return last[0]
         self._calls.pop(steps - ALIKE, None)
         return Counter() if steps - self._since > _MOST_STEPS else None
@@ -296,8 +296,8 @@ class GraphCalls:
             graph = self._graphs[id(compiled)] = _Graph(compiled, counted, self._called)
         graphs = (graph,) if self._calls is not None else tuple(self._graphs.values())
         self._calls = Calls(self._listener.steps_marked())
-        for one in graphs:
-            one.count(self._skip)
+        for item in graphs:
+            item.count(self._skip)
 
     def _sweep(self) -> None:
         """Drop graphs that are gone. A callback of a weak reference would do it sooner, but lose a
@@ -308,9 +308,9 @@ class GraphCalls:
                 self._graphs.pop(key, None)
         self._sweep_at = max(_SWEEP, 2 * len(self._graphs))
 
-    def loaded(self, found: Iterable[tuple[Any, str]]) -> None:
+    def loaded(self, pairs: Iterable[tuple[Any, str]]) -> None:
         """AOTAutograd's cache has loaded these: the code of a graph, and its text."""
-        for compiled, text in found:
+        for compiled, text in pairs:
             self.after(compiled, operations_of_text(text, self._formulas))
 
     def _called(self, key: int) -> None:
@@ -323,11 +323,11 @@ class GraphCalls:
                 report("hooks.flops", error)
 
     def _count(self, calls: Calls, key: int) -> None:
-        found = calls.called(key, self._listener.steps_marked())
-        if found is None:
+        counter = calls.called(key, self._listener.steps_marked())
+        if counter is None:
             return
         self.end()
-        step = self._of_step(found)
+        step = self._of_step(counter)
         self._listener.step_counted(step.flops, step.excluded, step.dtypes)
 
     def _of_step(self, calls: Counter[int]) -> Counted:
@@ -336,10 +336,12 @@ class GraphCalls:
         by_dtype: Counter[str] = Counter()
         for key, count in calls.items():
             graph = self._graphs.get(key)
-            known = Counted(None) if graph is None else graph.counted
-            excluded.update(dict.fromkeys(known.excluded))
-            total = None if total is None or known.flops is None else total + count * known.flops
-            for dtype, flops in known.dtypes.items():
+            counted = Counted(None) if graph is None else graph.counted
+            excluded.update(dict.fromkeys(counted.excluded))
+            total = (
+                None if total is None or counted.flops is None else total + count * counted.flops
+            )
+            for dtype, flops in counted.dtypes.items():
                 by_dtype[dtype] += count * flops
         names = tuple(excluded)[:_MOST_NAMES]
         return Counted(total, names, by_dtype) if total is not None else Counted(None, names)
@@ -375,9 +377,9 @@ def install(listener: Listener) -> Installed:
             replaced.put(entry, graph_text.LOADS, skip(loading))
 
     def uninstall() -> None:
-        for one in counting:
-            one.listening = False
-            one.end()
+        for calls in counting:
+            calls.listening = False
+            calls.end()
         replaced.undo()
 
     return Installed(uninstall=uninstall, late={_MODULE: disable(put)})
@@ -402,13 +404,13 @@ def _loading(counting: GraphCalls, original: Callable[..., Any]) -> Callable[...
     def wrap_post_compile(entry: Any, *args: Any, **kwargs: Any) -> Any:
         if not counting.listening:
             return original(entry, *args, **kwargs)
-        found: list[tuple[Any, str]] = []
-        end = quietly("hooks.flops", graph_text.notice, entry, found)
+        pairs: list[tuple[Any, str]] = []
+        end = quietly("hooks.flops", graph_text.notice, entry, pairs)
         try:
             return original(entry, *args, **kwargs)
         finally:
             if end is not None:
                 quietly("hooks.flops", end)
-                quietly("hooks.flops", counting.loaded, found)
+                quietly("hooks.flops", counting.loaded, pairs)
 
     return wrap_post_compile

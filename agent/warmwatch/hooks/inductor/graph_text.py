@@ -49,9 +49,9 @@ class Call(NamedTuple):
 def entry_class() -> Any:
     """The class of a cache entry; ``None`` if this PyTorch has none."""
     for module in _MODULES:
-        found = sys.modules.get(f"torch._functorch._aot_autograd.{module}")
+        result = sys.modules.get(f"torch._functorch._aot_autograd.{module}")
         for name in _ENTRIES:
-            if LOADS in vars(entry := getattr(found, name, object)):
+            if LOADS in vars(entry := getattr(result, name, object)):
                 return entry
     return None
 
@@ -99,9 +99,9 @@ def calls(text: str) -> Iterator[Call]:
     if subgraph := _SUBGRAPH.search(text):
         text = text[: subgraph.start()]
     text = _COMMENT.sub("", text)
-    found = _SHAPE.findall(text)
-    shapes: dict[str, Any] = {name: _dims(dims) for name, _, dims in found}
-    types = {name: dtype for name, dtype, _ in found}
+    values = _SHAPE.findall(text)
+    shapes: dict[str, Any] = {name: _dims(dims) for name, _, dims in values}
+    types = {name: dtype for name, dtype, _ in values}
     for name, of, place in _ITEM.findall(text):
         shapes.setdefault(of, {})[int(place)] = shapes.get(name)
     for result, namespace, name, overload, args in _CALL.findall(text):
@@ -133,8 +133,8 @@ def _reader(
 ) -> Callable[[], tuple[Any, Any, Any]]:
     def read() -> tuple[Any, Any, Any]:
         call: Any = ast.parse(f"f({args})", mode="eval").body
-        kwargs = {one.arg: _value(one.value, shapes) for one in call.keywords}
-        return [_value(one, shapes) for one in call.args], kwargs, _known(result, shapes)
+        kwargs = {keyword.arg: _value(keyword.value, shapes) for keyword in call.keywords}
+        return [_value(value, shapes) for value in call.args], kwargs, _known(result, shapes)
 
     return read
 
@@ -143,7 +143,7 @@ def _value(node: ast.expr, shapes: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Name):
         return _known(node.id, shapes)
     if isinstance(node, ast.List | ast.Tuple):
-        return [_value(one, shapes) for one in node.elts]
+        return [_value(elt, shapes) for elt in node.elts]
     try:
         return ast.literal_eval(node)
     except ValueError:  # a dtype or a device

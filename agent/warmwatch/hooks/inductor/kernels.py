@@ -42,8 +42,8 @@ def install(listener: Listener) -> Installed:
         replaced.put(module, "tqdm", classes[0])
 
     def uninstall() -> None:
-        for one in classes:
-            one.listening = False
+        for value in classes:
+            value.listening = False
         replaced.undo()
 
     return Installed(uninstall=uninstall, late={_MODULE: disable(put)})

@@ -61,18 +61,18 @@ def install(listener: Listener) -> Installed:
     return Installed(uninstall=uninstall)
 
 
-def _traced_instead(found: Any) -> Any:
-    """What Dynamo traces instead of ``found``, if that is one of the agent's functions.
+def _traced_instead(result: Any) -> Any:
+    """What Dynamo traces instead of ``result``, if that is one of the agent's functions.
 
     Another tool's wrapper of one may have the name of its module, too, but not what to trace.
     """
     while (
-        isinstance(found, FunctionType)
-        and found.__module__ == optimizer.__name__
-        and INLINED in vars(found)
+        isinstance(result, FunctionType)
+        and result.__module__ == optimizer.__name__
+        and INLINED in vars(result)
     ):
-        found = vars(found)[INLINED]
-    return found
+        result = vars(result)[INLINED]
+    return result
 
 
 class MadeInside:
@@ -103,11 +103,11 @@ class _Emitter:
         output = tx.output
         if _is_nested(tx) or _is_stored(output):
             return
-        known = vars(output).get("compile_subgraph")
-        if not isinstance(known, _Traced):
+        var = vars(output).get("compile_subgraph")
+        if not isinstance(var, _Traced):
             # on this instance only: it compiles one frame, once
-            known = output.compile_subgraph = _Traced(output, self)
-        known.variables.append(variable)
+            var = output.compile_subgraph = _Traced(output, self)
+        var.variables.append(variable)
 
     def load(self, output: Any, variable: Any) -> tuple[list[Any], str | Any]:
         """Instructions that store the optimizer in a variable of the frame, and its name.
@@ -159,7 +159,7 @@ class _Traced:
         """Load the optimizers before the graph; returns the instructions to add after it."""
         emitter, output = self._emitter, self._output
         loads = [emitter.load(output, variable) for variable in self.variables]
-        marks = [one for _, loaded in loads for one in emitter.mark(loaded)]
+        marks = [value for _, loaded in loads for value in emitter.mark(loaded)]
         for instructions, _ in loads:
             output.pregraph_bytecode.extend(instructions)
         return marks
@@ -169,8 +169,8 @@ def _is_nested(tx: Any) -> bool:
     """Whether this ``step`` is called by another one, which Dynamo traces too."""
     wrapper, outer = wrapper_name(tx.f_code, tx.f_globals), getattr(tx, "parent", None)
     while outer is not None:
-        found = wrapper_name(outer.f_code, outer.f_globals)
-        if found is not None and wrapper is not None and found[0] == wrapper[0]:
+        pair = wrapper_name(outer.f_code, outer.f_globals)
+        if pair is not None and wrapper is not None and pair[0] == wrapper[0]:
             return True
         outer = getattr(outer, "parent", None)
     return False

@@ -63,5 +63,5 @@ def total(devices: Any) -> tuple[int, ...]:
 
 def _all(stats: Mapping[str, Any], kind: str) -> Mapping[str, int]:
     """Small and large pools together."""
-    found: Mapping[str, int] = stats[kind]["all"]
-    return found
+    counts: Mapping[str, int] = stats[kind]["all"]
+    return counts

@@ -73,8 +73,8 @@ class _Saves:
     def put_distributed(self) -> None:
         """Wrap the parts of the distributed checkpoint that are imported by now."""
         for module, of, name in _DISTRIBUTED:
-            found = sys.modules.get(module)
-            owner = getattr(found, of, None) if of else found
+            result = sys.modules.get(module)
+            owner = getattr(result, of, None) if of else result
             if owner is not None and self.replaced.listening and name in vars(owner):
                 self.put(owner, name, self.around)
 

@@ -9,8 +9,6 @@ A record is one folder for each attached process, holding these files:
         0      header    magic 8s, version u32, size u32, warm_steps u64,
                          attached_ns u64 (monotonic), attached_epoch_ns u64 (wall clock)
         64     steps     StepCounts: the hot words, stored at every step
-        4032   layout    words u32 and room u32 of the compile block, room u32 of the identity,
-                         then for each composite field of CompileCounts its words, u8
         4096   bins      histogram of clean steps, one word for each of BINS bins
         7680   ring      lengths of the last RING steps, one word each (see ``recent``)
         8192   bins      histogram of steps that held compile activity, in the same way
@@ -48,28 +46,20 @@ raises the words to what the block proves.
 This package holds the layout and nothing else: no I/O, no clock. The agent and the monitor share
 it.
 
-Versions. A reader reads its own VERSION and the one before, and ignores unknown additions. So an
-addition needs no new version, as long as it follows these rules:
+Versions. A reader reads its own VERSION only, and ignores additions that need no new one:
 
-- Append a field at the end of ``StepCounts`` or ``CompileCounts``, with a default of 0 that means
-  "not known" or "not yet". Where 0 is also a value, store 1 + the value. A record of an older agent
-  has the default there.
-- Append an entry at the end of a closed list. A field with one count for each entry grows in place:
-  the layout in the header holds its length. An older reader adds the counts of further entries to
-  "other" where the list has one, and drops them where it has none. It reads a further code as
-  "other" or as absent.
-- Append a field at the end of ``Identity``, with a default, and never change a field's type.
-- Add events and keys to the journal freely. A reader skips what it does not know.
-- Grow a block's room, or append a block at the end of the slot.
+- A field appended at the end of ``StepCounts`` or ``CompileCounts``, with a default of 0 that means
+  "not known" or "not yet". Where 0 is also a value, store 1 + the value.
+- A field appended at the end of ``Identity``, with a default.
+- An event, or a key of one, in the journal.
 
-Never reorder or remove a field or an entry, or change what one means: that needs a new VERSION, and
-the reader then has to read the version before as well. Tests read a recorded record of each version
-(``tests/captures/record_v*``).
+Everything else needs a new VERSION: another size, a longer closed list, a field or an entry that is
+moved, removed or changes its meaning.
 """
 
 from __future__ import annotations
 
-from warmwatch.shared.record.facts import (
+from warmwatch.shared.closed_lists import (
     CACHES,
     CATEGORIES,
     COMPILE_CACHES,
@@ -77,12 +67,14 @@ from warmwatch.shared.record.facts import (
     ENDS,
     KINDS,
     MEMORY,
-    MOST_TOUCHED,
     PHASES,
     PRECOMPILED,
     PROGRESS,
     REASONS,
     SETTLED_BY,
+)
+from warmwatch.shared.record.facts import (
+    MOST_TOUCHED,
     CompileCounts,
     Header,
     Identity,
@@ -108,10 +100,7 @@ from warmwatch.shared.record.layout import (
     COMPILE_WORDS,
     HOT_END,
     IDENTITY_BLOCK,
-    LARGEST_SIZE,
-    LAYOUT_OFFSET,
     MAGIC,
-    READABLE,
     RING_OFFSET,
     SIZE,
     STEPS_INDEX,
@@ -123,13 +112,11 @@ from warmwatch.shared.record.layout import (
     hot_words,
     pack_header,
     ring,
-    size_of,
     store_compile,
     store_identity,
     unpack,
     unpack_identity,
     with_hot_words,
-    with_known_codes,
 )
 from warmwatch.shared.record.liveness import (
     EXIT_PROMISED,

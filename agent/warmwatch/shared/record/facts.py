@@ -1,4 +1,4 @@
-"""A slot's content as values: closed lists, blocks, identity, and the whole slot.
+"""A slot's content as values: blocks, identity, and the whole slot.
 
 All frozen. Counts are cumulative; ``*_ns`` are monotonic nanoseconds, 0 meaning "not yet".
 """
@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from warmwatch.shared.closed_lists import CACHES, CATEGORIES, KINDS, MEMORY, PHASES
 from warmwatch.shared.record.histogram import HALF_A_BIN, quantile_ns
 from warmwatch.shared.record.recent import (
-    FEWEST,
     Trend,
     length_ns,
     level_ns,
@@ -18,57 +18,8 @@ from warmwatch.shared.record.recent import (
     unsettled,
     vary,
 )
-from warmwatch.shared.values import NEW_INSTANCE
 
-# The closed lists. A position is a code in the slot: append, never reorder.
-PHASES = (
-    "dynamo",
-    "aot_autograd",
-    "inductor",
-    "kernel_compile",
-    "autotune",
-    "cudagraph",
-    "cache_load",
-    "other",
-    "outside",
-)
-KINDS = (
-    "forward",
-    "backward",
-    "autotune",
-    "cudagraph",
-    "other",
-    "triton",
-    "cpp_extension",
-    "custom",
-    "outside",
-)
-CATEGORIES = (
-    "shape",
-    "grad_mode",
-    "dtype",
-    "requires_grad",
-    "autocast",
-    "python_value",
-    "module_state",
-    "object_identity",
-    "global_state",
-    "device",
-    "other",
-)
-# The last one has no counter in ``recompiles``, but ``new_instances``.
-REASONS = (*CATEGORIES, NEW_INSTANCE)
-CACHES = ("inductor_fx", "aot_autograd", "triton")
-COMPILE_CACHES = ("inductor", "triton")  # directories, each cold or warm
-PROGRESS = ("kernels", "choices")  # what the activity in progress counts
-# what turns compilation off; the last two only for new inputs
-DISABLED = ("", "environment", "stance", "config", "eager_on_recompile", "fail_on_recompile")
-# Code that runs and was compiled ahead of time: bits of one word, by position.
-PRECOMPILED = ("aoti", "precompile", "jit", "tensorrt", "cudagraph")
-SETTLED_BY = ("", "quiet", "ready")  # how a warm-up ended without steps
-MEMORY = ("allocated", "reserved", "peak_allocated", "peak_reserved")
 MOST_TOUCHED = 10
-ENDS = ("", "finished", "failed", "detached", "interrupted")
 
 
 class StepCounts(NamedTuple):
@@ -120,7 +71,8 @@ class CompileCounts(NamedTuple):
         graphs, failures: as Dynamo counts them. graph_breaks: also those that it does not count.
         recompiles_after_warm: recompiles after the rank had been warm, and functions that a reset
             of Dynamo made compile again.
-        fallbacks: frames that hit the recompile limit: their new inputs run eagerly.
+        fallbacks: functions of which some calls run eagerly: frames that hit the recompile limit,
+            and those of the two words below.
         asynchronous: 1 if a mode was on that swaps in compiled code later, without an event.
         clean_after: the number of the last step that was not clean; all later ones were, unless
             activity has begun since.
@@ -159,7 +111,7 @@ class CompileCounts(NamedTuple):
             saving_since_ns: begin of the one in progress, 0 if there is none; saved_ns: end of the
             last one. Only saves that the training waited for.
         evaluating_ns, evaluating_since_ns, evaluated_ns: the same for evaluations that a framework
-            or the user reports; evaluations: the number that have ended.
+            or the user reports, without saves within them; evaluations: the number that have ended.
         between_cells_ns, between_cells_since_ns, between_cells_until_ns: the same for the times in
             which no cell of a notebook or an interactive IPython runs.
         quiet_ns: how long nothing may compile before a process without steps counts as warm; 0:
@@ -176,7 +128,9 @@ class CompileCounts(NamedTuple):
         disabled_since_steps: the number of steps when ``disabled`` last changed.
         eager_calls: calls of compiled functions that the stance ``force_eager`` ran eagerly;
             eager_calls_since: the step of the first. refused_calls, refused_calls_since: the same
-            for calls that ``fail_on_recompile`` refused. uncompiled_step: the step of the last one.
+            for calls that ``fail_on_recompile`` refused; on_recompile_calls,
+            on_recompile_calls_since: for all calls under ``eager_on_recompile``, as nothing shows
+            which of them ran eagerly. uncompiled_step: the step of the last one of any.
         background_saving_ns: time of saves on threads that do not mark steps;
             background_saving_since_ns: begin of the one in progress, 0 if there is none.
         allocator_retries: 1 + the number of times that CUDA's caching allocator found no memory,
@@ -200,6 +154,8 @@ class CompileCounts(NamedTuple):
         paused_before_ns: saves and evaluations before the first activity, or before the end of step
             1 if that came earlier. paused_warmup_ns: those between the activities of the first
             warm-up.
+        unfused: functions that called ``flex_attention`` uncompiled. skipped: functions that got a
+            new input while ``torch._dynamo.config.disable`` was set, or ran in a dispatch mode.
     """
 
     begun: int = 0
@@ -298,6 +254,10 @@ class CompileCounts(NamedTuple):
     repeated: int = 0
     repeated_step: int = 0
     waited_before_ns: int = 0
+    unfused: int = 0
+    skipped: int = 0
+    on_recompile_calls: int = 0
+    on_recompile_calls_since: int = 0
 
 
 class Identity(NamedTuple):
@@ -335,6 +295,7 @@ class Identity(NamedTuple):
         flops_counted: floating-point operations of a step, counted in the graphs that it calls.
             flops_excluded: names of operations in them that are not counted. flops_by_dtype: how
             many compute in each type, of ``values.DTYPES`` or ``OTHER_DTYPE``.
+        labels: what cluster software calls the process, by label (``shared/deployment.py``).
     """
 
     run: str
@@ -375,6 +336,7 @@ class Identity(NamedTuple):
     flops_counted: float | None = None
     flops_excluded: tuple[str, ...] = ()
     flops_by_dtype: Mapping[str, float] = MappingProxyType({})
+    labels: Mapping[str, str] = MappingProxyType({})
 
 
 class Header(NamedTuple):
@@ -409,15 +371,9 @@ class Slot(NamedTuple):
 
     @property
     def clean_since_activity(self) -> tuple[int, int]:
-        """Number and total length of the clean steps since the last one that was not clean.
-
-        0 if unknown: an older agent stores no sum.
-        """
+        """Number and total length of the clean steps since the last one that was not clean."""
         counts = self.compile
         count = max(0, self.steps.steps - counts.clean_after)
-        # a few more may have been marked while the record is read
-        if not counts.clean_sum_before_ns and sum(self.clean_bins) > count + FEWEST:
-            return 0, 0
         return count, max(0, self.clean_sum_ns - counts.clean_sum_before_ns)
 
     @property

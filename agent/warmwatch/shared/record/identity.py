@@ -13,7 +13,9 @@ from functools import lru_cache
 from types import UnionType
 from typing import Any
 
-from warmwatch.shared.record.facts import COMPILE_CACHES, Identity
+from warmwatch.shared import deployment
+from warmwatch.shared.closed_lists import COMPILE_CACHES
+from warmwatch.shared.record.facts import Identity
 from warmwatch.shared.record.sealed_blocks import RecordError, unseal
 from warmwatch.shared.values import (
     DTYPES,
@@ -39,15 +41,17 @@ def pack_identity(identity: Identity, limit: int) -> bytes:
         RecordError: it does not fit even then.
     """
     fields = identity._asdict().items()
-    known = {k: v for k, v in fields if k == "run" or v not in (None, "", (), {})}
+    values = {k: v for k, v in fields if k == "run" or v not in (None, "", (), {})}
     for length in (TEXT_LIMIT, 40):
-        body = json.dumps({k: _shorten(v, length) for k, v in known.items()}).encode()
+        body = json.dumps({k: _shorten(v, length) for k, v in values.items()}).encode()
         if len(body) <= limit:
             return body
     raise RecordError(f"the identity takes {len(body)} bytes, {limit} are there")
 
 
 def _shorten(value: Any, length: int) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _shorten(item, length) for key, item in value.items()}
     if not isinstance(value, str):
         return value
     # a lone surrogate from a file name that is not UTF-8 would break code that prints it
@@ -61,42 +65,35 @@ def unpack_identity(body: bytes) -> Identity:
         RecordError: the bytes are not an identity; the message names the wrong field.
     """
     try:
-        known = json.loads(body)
+        loads = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"its identity cannot be read ({error})") from None
-    if not isinstance(known, dict):
+    if not isinstance(loads, dict):
         raise RecordError("its identity is no JSON object")
-    if not known.get("run"):
+    if not loads.get("run"):
         raise RecordError("its run has no name")
-    return Identity(**_checked(known))
+    return Identity(**_checked(loads))
 
 
-_LONGEST_CACHED = 4096  # bytes: the room of an identity in this release's layout
-
-
+@lru_cache(maxsize=512)
 def unseal_identity(sealed: bytes) -> Identity:
-    """The identity in a sealed place. A longer one than this release writes is not cached.
+    """The identity in a sealed place.
 
     Raises:
         TornError: the place is not whole. RecordError: it holds no identity.
     """
-    return (_cached if len(sealed) <= _LONGEST_CACHED else _cached.__wrapped__)(sealed)
-
-
-@lru_cache(maxsize=512)
-def _cached(sealed: bytes) -> Identity:
     return unpack_identity(unseal(sealed))
 
 
-def _checked(known: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
     values = {}
     for name, (kind, optional) in _KINDS.items():
-        if name not in known or (known[name] is None and optional):
+        if name not in fields or (fields[name] is None and optional):
             continue
-        value = tuple(known[name]) if isinstance(known[name], list) else known[name]
+        value: Any = tuple(fields[name]) if isinstance(fields[name], list) else fields[name]
         if (problem := kind(value)) is not None:
-            raise RecordError(f"its identity's {name} {problem}: {repr(known[name])[:80]}")
-        values[name] = _shown(value)
+            raise RecordError(f"its identity's {name} {problem}: {repr(fields[name])[:80]}")
+        values[name] = _known_labels(fields[name]) if name == "labels" else _shown(value)
     return values
 
 
@@ -107,6 +104,18 @@ def _shown(value: Any) -> Any:
         caches = {name: value[name] for name in COMPILE_CACHES if value.get(name) in _CACHE_STATES}
         return caches | {name: value[name] for name in _FLOPS if name in value}
     return tuple(map(printable, value)) if isinstance(value, tuple) else value
+
+
+def _known_labels(value: Any) -> dict[str, str]:
+    """Another label, or another value, is a newer agent's."""
+    generator = (
+        name for name in deployment.LABELS.values() if deployment.is_value(value.get(name))
+    )
+    return {name: value[name] for name in generator}
+
+
+def _table(value: object) -> str | None:
+    return None if isinstance(value, dict) else "is no table"
 
 
 def _text(value: object) -> str | None:
@@ -154,23 +163,23 @@ def _texts(value: object) -> str | None:
         return "is not a list"
     if len(value) > _COUNT_LIMIT:
         return f"has more than {_COUNT_LIMIT} entries"
-    return next((problem for one in value if (problem := _text(one)) is not None), None)
+    return next((problem for item in value if (problem := _text(item)) is not None), None)
 
 
 def _caches(value: object) -> str | None:
     """An unknown cache, or an unknown state of one, is a newer agent's."""
     if not isinstance(value, dict):
         return "is no table"
-    known = (value[name] for name in COMPILE_CACHES if name in value)
-    return None if all(isinstance(one, str) for one in known) else "is neither cold nor warm"
+    generator = (value[name] for name in COMPILE_CACHES if name in value)
+    return None if all(isinstance(item, str) for item in generator) else "is neither cold nor warm"
 
 
 def _dtypes(value: object) -> str | None:
     """An unknown type is a newer agent's."""
     if not isinstance(value, dict):
         return "is no table"
-    known = (_amount(value[name]) for name in _FLOPS if name in value)
-    return next((problem for problem in known if problem is not None), None)
+    generator = (_amount(value[name]) for name in _FLOPS if name in value)
+    return next((problem for problem in generator if problem is not None), None)
 
 
 _BY_TYPE: Mapping[Any, Callable[[object], str | None]] = {
@@ -191,13 +200,16 @@ _BY_NAME = {
     "parameters": _work,
     "parameters_seen": _work,
     "clock_offset_ns": _offset,
+    "labels": _table,
 }
 
 
-def _kind(name: str, of: Any) -> tuple[Callable[[object], str | None], bool]:
+def _kind(name: str, annotation: Any) -> tuple[Callable[[object], str | None], bool]:
     """The check of a field, and whether it may be ``null``."""
-    optional = isinstance(of, UnionType)
-    return _BY_NAME.get(name) or _BY_TYPE[of.__args__[0] if optional else of], optional
+    optional = isinstance(annotation, UnionType)
+    return _BY_NAME.get(name) or _BY_TYPE[
+        annotation.__args__[0] if optional else annotation
+    ], optional
 
 
 _KINDS = {name: _kind(name, of) for name, of in Identity.__annotations__.items()}

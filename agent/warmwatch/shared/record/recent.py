@@ -91,15 +91,15 @@ def recent_lengths(words: Sequence[int]) -> list[int]:
     # the window excludes pauses and unclean steps, which set higher bits.
     if len(words) >= FEWEST and min(words) and sum(words) <= WINDOW_NS:
         return _since_change(words)
-    found: list[int] = []
+    numbers: list[int] = []
     spent = 0
     for word in words:
-        if len(found) >= FEWEST and (spent > WINDOW_NS or word >= _NOT_CLEAN):
+        if len(numbers) >= FEWEST and (spent > WINDOW_NS or word >= _NOT_CLEAN):
             break
         if is_clean(word):
-            found.append(word & LONGEST_NS)
+            numbers.append(word & LONGEST_NS)
         spent += gap_ns(word)
-    return _since_change(found) if len(found) >= FEWEST else []
+    return _since_change(numbers) if len(numbers) >= FEWEST else []
 
 
 def _since_change(lengths: Sequence[int]) -> list[int]:
@@ -113,10 +113,10 @@ def _since_change(lengths: Sequence[int]) -> list[int]:
     usual = median_ns(lengths) or 0.0
     if new := list(takewhile((UNEQUAL * usual).__lt__, lengths)):
         fewest, edge = _SLOWED_STEPS, min(new)
-        odd = sum(one >= edge for one in lengths[len(new) :])
+        odd = sum(length >= edge for length in lengths[len(new) :])
     elif new := list(takewhile((usual / UNEQUAL).__gt__, lengths)):
         fewest, edge = _FASTER_STEPS, max(new)
-        odd = sum(one <= edge for one in lengths[len(new) :])
+        odd = sum(length <= edge for length in lengths[len(new) :])
     else:
         return list(lengths)
     lasting = len(new) >= fewest and sum(new) >= _CHANGED_NS
@@ -146,7 +146,7 @@ def level_ns(lengths: Sequence[int]) -> float | None:
         return median
     usual = median / _LONG_TIMES, median * _LONG_TIMES
     for part in (lengths[:half], lengths[half:]):
-        odd = [one for one in part if not usual[0] <= one <= usual[1]]
+        odd = [number for number in part if not usual[0] <= number <= usual[1]]
         if len(odd) <= 1 or not _several(len(odd), len(part), sum(odd), sum(part)):
             return median
     ordered = sorted(lengths)
@@ -208,8 +208,8 @@ def trend(lengths: Sequence[int]) -> Trend | None:
         newest, older = lengths[:steps], sorted(lengths[steps:])
         now, before = median_ns(newest) or 0.0, median_ns(older) or 0.0
         most = steps * len(older) * (_OF_PAIRS if steps >= _FEW_NEWEST else 1)
-        faster = sum(len(older) - bisect_right(older, one) for one in newest) >= most
-        slower = sum(bisect_left(older, one) for one in newest) >= most
+        faster = sum(len(older) - bisect_right(older, number) for number in newest) >= most
+        slower = sum(bisect_left(older, number) for number in newest) >= most
         if (faster or slower) and max(now, before) > unequal * min(now, before):
             return Trend(now, steps, faster)
     return None
@@ -222,8 +222,8 @@ def _trend_since(bins: Sequence[int], lengths: Sequence[int]) -> Trend | None:
     if not now or count < RING:
         return None
     older = list(bins)
-    for one in lengths:
-        older[bisect_left(BOUNDS_NS, one)] -= 1
+    for length in lengths:
+        older[bisect_left(BOUNDS_NS, length)] -= 1
     before = quantile_ns(older, 0.5)
     if not before or max(now, before) <= UNEQUAL * min(now, before):
         return None
@@ -244,7 +244,7 @@ def departure(words: Sequence[int], level_ns: float, *, waits: bool = False) -> 
     """
     lengths = [length_ns(word) for word in takewhile(is_clean, words)]
     for faster in (False,) if waits else (False, True):
-        away = [level_ns / one if faster else one / level_ns for one in lengths]
+        away = [level_ns / length if faster else length / level_ns for length in lengths]
         for fewest, edge, times in _DEPARTED:
             count = sum(1 for _ in takewhile(edge.__lt__, away))
             newest = median_ns(lengths[:count])

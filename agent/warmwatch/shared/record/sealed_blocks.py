@@ -124,10 +124,10 @@ def unseal(sealed: bytes) -> bytes:
 
 def _candidates(image: bytes, block: Block) -> Iterator[bytes]:
     """The places that may be complete, newest first, each cut to its stated length."""
-    found = []
+    result = []
     for which in (0, 1):
         sequence, length, _ = _HEAD.unpack_from(image, block.place(which))
         if sequence and sequence & 1 == which and length <= block.limit:
-            found.append((sequence, block.place(which), length))
-    for _, at, length in sorted(found, reverse=True):
+            result.append((sequence, block.place(which), length))
+    for _, at, length in sorted(result, reverse=True):
         yield image[at : at + _HEAD.size + length]

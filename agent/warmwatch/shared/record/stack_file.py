@@ -8,7 +8,7 @@ no value, no source. Lines and the file are bounded; a reader rejects anything e
 import json
 from typing import Any, NamedTuple
 
-from warmwatch.shared.record.facts import PHASES
+from warmwatch.shared.closed_lists import PHASES
 from warmwatch.shared.record.sealed_blocks import RecordError
 from warmwatch.shared.values import printable
 
@@ -82,12 +82,14 @@ def _as_json(stacks: Stacks) -> dict[str, Any]:
         "more": stacks.threads_left_out,
         "threads": [
             {
-                "main": one.main,
-                "compiles": one.compiles,
-                "more": one.left_out,
-                "frames": [[f.name[:NAME_LIMIT], f.file[:NAME_LIMIT], f.line] for f in one.frames],
+                "main": thread.main,
+                "compiles": thread.compiles,
+                "more": thread.left_out,
+                "frames": [
+                    [f.name[:NAME_LIMIT], f.file[:NAME_LIMIT], f.line] for f in thread.frames
+                ],
             }
-            for one in stacks.threads
+            for thread in stacks.threads
         ],
     }
 
@@ -101,17 +103,17 @@ def unpack_stacks(line: bytes) -> Stacks:
     if len(line) > LINE_LIMIT:
         raise RecordError("a line of its stacks is too long")
     try:
-        known = json.loads(line)
-        threads = known["threads"]
+        value = json.loads(line)
+        threads = value["threads"]
         if not isinstance(threads, list) or len(threads) > MOST_THREADS:
             raise RecordError("its stacks are of too many threads")
-        phase = known["phase"]
+        phase = value["phase"]
         return Stacks(
-            at_ns=_number(known["t"]),
-            since_ns=_number(known["since"]),
+            at_ns=_number(value["t"]),
+            since_ns=_number(value["since"]),
             phase=phase if phase in PHASES else None,
             threads=tuple(map(_thread, threads)),
-            threads_left_out=_number(known["more"]),
+            threads_left_out=_number(value["more"]),
         )
     except RecordError:  # its message is specific; it is a ValueError too
         raise
@@ -119,20 +121,20 @@ def unpack_stacks(line: bytes) -> Stacks:
         raise RecordError(f"a line of its stacks cannot be read ({type(error).__name__})") from None
 
 
-def _thread(known: Any) -> ThreadStack:
-    frames = known["frames"]
+def _thread(value: Any) -> ThreadStack:
+    frames = value["frames"]
     if not isinstance(frames, list) or len(frames) > MOST_FRAMES:
         raise RecordError("a thread of its stacks has too many frames")
     return ThreadStack(
         frames=tuple(map(_frame, frames)),
-        left_out=_number(known["more"]),
-        main=known["main"] is True,
-        compiles=known["compiles"] is True,
+        left_out=_number(value["more"]),
+        main=value["main"] is True,
+        compiles=value["compiles"] is True,
     )
 
 
-def _frame(known: Any) -> Frame:
-    name, file, line = known
+def _frame(value: Any) -> Frame:
+    name, file, line = value
     if not isinstance(name, str) or not isinstance(file, str):
         raise TypeError
     return Frame(printable(name[:NAME_LIMIT]), printable(file[:NAME_LIMIT]), _number(line))

@@ -48,14 +48,14 @@ def pack(entry: Entry) -> bytes:
 def unpack(data: bytes) -> tuple[Entry, ...]:
     """The entries of the file; one that is damaged, or has numbers that no training reaches, is
     empty."""
-    found = []
+    result = []
     for at in range(0, min(len(data), MOST * SIZE) - SIZE + 1, SIZE):
         magic, *numbers, name = _ENTRY.unpack_from(data, at)
         shown = name.rstrip(b"\0").decode(errors="ignore")
-        shown = "".join(one for one in shown if one.isprintable())
+        shown = "".join(value for value in shown if value.isprintable())
         valid = magic == _MAGIC and max(numbers) <= LARGEST
-        found.append(Entry._make((*numbers, shown)) if valid else Entry())
-    return tuple(found)
+        result.append(Entry._make((*numbers, shown)) if valid else Entry())
+    return tuple(result)
 
 
 def lock_question(index: int) -> bytes:

@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.figures.machine import GpuIdentity
 from warmwatch_monitor.model import GpuReading
-from warmwatch_monitor.published import GpuIdentity
 from warmwatch_monitor.sources.nvml import driver
 from warmwatch_monitor.sources.nvml.driver import GpmRequest, known, query
 
@@ -134,11 +134,11 @@ class Device:
         if now_ns - self._ratios[0] >= _SHARED_NS:
             since_us = max(0, round(self._clock.epoch() * 1e6) - _SHARED_NS // 1000)
             samples = query("nvmlDeviceGetProcessUtilization", self.handle, since_us) or ()
-            found: dict[int, list[int]] = {}
-            for one in samples:
-                if (used := known(one.smUtil)) is not None and one.pid:
-                    found.setdefault(one.pid, []).append(used)
-            ratios = sorted((pid, sum(ones) / len(ones) / 100) for pid, ones in found.items())
+            groups: dict[int, list[int]] = {}
+            for sample in samples:
+                if (used := known(sample.smUtil)) is not None and sample.pid:
+                    groups.setdefault(sample.pid, []).append(used)
+            ratios = sorted((pid, sum(ones) / len(ones) / 100) for pid, ones in groups.items())
             self._ratios = now_ns, tuple(ratios)
         return self._ratios[1]
 
@@ -156,12 +156,12 @@ def _scaled(number: float | None, factor: float) -> float | None:
 
 def _memory(handle: Any) -> tuple[int | None, int | None]:
     """Used and total. The second version excludes the driver's own share, as nvidia-smi does."""
-    found = None
+    result = None
     if driver.MEMORY_V2 is not None:
-        found = query("nvmlDeviceGetMemoryInfo", handle, driver.MEMORY_V2)
-    if found is None:
-        found = query("nvmlDeviceGetMemoryInfo", handle)
-    return (None, None) if found is None else (known(found.used), known(found.total))
+        result = query("nvmlDeviceGetMemoryInfo", handle, driver.MEMORY_V2)
+    if result is None:
+        result = query("nvmlDeviceGetMemoryInfo", handle)
+    return (None, None) if result is None else (known(result.used), known(result.total))
 
 
 def _clocks(handle: Any) -> Iterator[tuple[str, float]]:
@@ -186,8 +186,8 @@ def _ecc_errors(handle: Any) -> Iterator[tuple[str, int]]:
 
 
 def _processes(handle: Any) -> tuple[int, ...] | None:
-    found = query("nvmlDeviceGetComputeRunningProcesses", handle)
-    return None if found is None else tuple(sorted({one.pid for one in found}))
+    value = query("nvmlDeviceGetComputeRunningProcesses", handle)
+    return None if value is None else tuple(sorted({item.pid for item in value}))
 
 
 def board(index: int, clock: Clock, driver_version: str | None) -> Device:
@@ -288,6 +288,8 @@ class Gpm:
 
     def _ratios(self, before: Any, fresh: Any) -> ActiveRatios:
         *percents, mebibytes = self._request.query(before, fresh)
-        sm, tensor, dram = (None if one is None else min(1.0, one / 100) for one in percents)
+        sm, tensor, dram = (
+            None if percent is None else min(1.0, percent / 100) for percent in percents
+        )
         nvlink = None if mebibytes is None else mebibytes * _MIB
         return ActiveRatios(sm=sm, tensor=tensor, dram=dram, nvlink_bytes=nvlink)

@@ -148,8 +148,8 @@ class GpmRequest:
         self._request.sample1, self._request.sample2 = first, second
         if query("nvmlGpmMetricsGet", self._request) is None:
             return [None] * len(GPM_METRICS)
-        found = (_METRIC.unpack_from(self._request, place) for place in self._places)
-        return [value if code == 0 and value >= 0 else None for _, code, value in found]
+        generator = (_METRIC.unpack_from(self._request, place) for place in self._places)
+        return [value if code == 0 and value >= 0 else None for _, code, value in generator]
 
 
 _METRIC = struct.Struct("@IId")  # the head of c_nvmlGpmMetric_t: id, return code, value

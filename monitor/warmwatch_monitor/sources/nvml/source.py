@@ -111,7 +111,7 @@ class _Session:
             return True
         try:
             return self._division() != {
-                one.described.uuid for one in self._devices if not _whole(one)
+                device.described.uuid for device in self._devices if not _whole(device)
             }
         except GpuLostError:
             return False  # reading it reports that, with its name: a new session has no handle
@@ -146,7 +146,9 @@ class _Session:
 
     def _division(self) -> set[str]:
         """The uuids of the present MIG devices."""
-        return {uuid for one in self._devices if _whole(one) for uuid, _ in mig_handles(one)}
+        return {
+            uuid for device in self._devices if _whole(device) for uuid, _ in mig_handles(device)
+        }
 
     def _register(self, device: Device) -> None:
         """Count XID errors of a board from now on, if the driver reports them."""

@@ -24,16 +24,18 @@ def compiling_workers(folder: Folder) -> WorkerCompilations | None:
         entries = workers_file.unpack(
             os.pread(descriptor, workers_file.MOST * workers_file.SIZE, 0)
         )
-        used = [(at, one) for at, one in enumerate(entries) if one.processes]
+        used = [(at, entry) for at, entry in enumerate(entries) if entry.processes]
         if not used:
             return None
-        active = [one for at, one in used if one.since_ns and _is_held(descriptor, at)]
-        latest = max((one for _, one in used), key=lambda one: max(one.since_ns, one.last_end_ns))
+        active = [entry for at, entry in used if entry.since_ns and _is_held(descriptor, at)]
+        latest = max(
+            (entry for _, entry in used), key=lambda item: max(item.since_ns, item.last_end_ns)
+        )
         return WorkerCompilations(
-            since_ns=tuple(sorted(one.since_ns for one in active)),
-            processes=sum(one.processes for _, one in used),
+            since_ns=tuple(sorted(entry.since_ns for entry in active)),
+            processes=sum(entry.processes for _, entry in used),
             at_once=len(used),
-            compile_ns=sum(one.compile_ns for _, one in used),
+            compile_ns=sum(entry.compile_ns for _, entry in used),
             name=latest.name or None,
         )
     except OSError:

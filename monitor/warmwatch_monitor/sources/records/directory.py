@@ -25,6 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared import places
+from warmwatch.shared.clock_origin import boot_id
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import RecordRoom, Refusal
 from warmwatch_monitor.model.budgets import (
@@ -127,17 +128,17 @@ class RecordDirectory:
             self._was_listed, self._had_records = True, bool(self._listing.folders)
             return self._listing
         # Until the end, records of the last complete listing may still be there.
-        found, last = scan.listing(), self._listing
-        folders = dict.fromkeys((*found.folders, *last.folders))
+        listing, last = scan.listing(), self._listing
+        folders = dict.fromkeys((*listing.folders, *last.folders))
         return Listing(
             folders=tuple(folders),
-            refusals=found.refusals or last.refusals,
-            more_refusals=max(found.more_refusals, last.more_refusals),
-            left_out=max(found.left_out, last.left_out),
-            over=found.over | last.over,
+            refusals=listing.refusals or last.refusals,
+            more_refusals=max(listing.more_refusals, last.more_refusals),
+            left_out=max(listing.left_out, last.left_out),
+            over=listing.over | last.over,
             complete=not changed,
             place=last.place,
-            room=found.room,
+            room=listing.room,
         )
 
     def _distrust(self, status: os.stat_result) -> str | None:
@@ -224,11 +225,12 @@ def _keep_newest(folders: list[tuple[bool, int, str]]) -> None:
 
 def _room(path: str) -> RecordRoom | None:
     try:
-        found = os.statvfs(path)
+        result, place = os.statvfs(path), os.stat(path)
     except OSError:
         return None
     return RecordRoom(
+        identity=f"{boot_id()} {place.st_dev} {place.st_ino}",
         directory=path,
-        free_bytes=found.f_bavail * found.f_frsize if found.f_blocks else None,  # 0: no limit
-        free_inodes=found.f_favail if found.f_files else None,  # 0: as many as there is room for
+        free_bytes=result.f_bavail * result.f_frsize if result.f_blocks else None,  # 0: no limit
+        free_inodes=result.f_favail if result.f_files else None,  # 0: as many as there is room for
     )

@@ -142,8 +142,8 @@ class ExitWatch:
     def follow(self, pid: int) -> Ending | None:
         """Wait for the end of ``pid``, unless it is followed already; ``None`` if that fails."""
         with self._lock:
-            if (known := self._followed.get(pid)) is not None:
-                return known[1]
+            if (pair := self._followed.get(pid)) is not None:
+                return pair[1]
             try:
                 descriptor = os.pidfd_open(pid)
             except OSError:  # it is gone, no descriptor is free, or the kernel is older than 5.3
@@ -183,7 +183,9 @@ class ExitWatch:
         a reader of another user. A kernel that has the call reports the reaping, too (EPOLLHUP).
         """
         with self._lock:
-            ending = next(of for one, of in self._followed.values() if one == descriptor)
+            ending = next(
+                followed for number, followed in self._followed.values() if number == descriptor
+            )
         ending.at_ns = ending.at_ns or now_ns
         info = _exit_info(descriptor)
         status = info.status if info and info.known else _zombie_status(ending.pid)
@@ -294,11 +296,6 @@ class SlotFile:
         finally:
             os.close(descriptor)
 
-    @property
-    def size(self) -> int:
-        """The bytes of the last image; 0 if there is none."""
-        return len(self._hot) + len(self._blocks)
-
     def forget(self) -> None:
         """Forget the last image, except for what detects a change."""
         if self._slot is not None:
@@ -324,15 +321,15 @@ class SlotFile:
         torn: TornError | None = None
         for _ in range(_TRIES):
             hot, blocks = _image(descriptor)
-            known = self._slot if blocks == self._blocks else None
-            if known is not None and hot == self._hot:
-                return known, False
-            same = known if self._has_header(hot) else None
+            item = self._slot if blocks == self._blocks else None
+            if item is not None and hot == self._hot:
+                return item, False
+            same = item if self._has_header(hot) else None
             try:
                 if same is not None:
                     slot = record.with_hot_words(same, hot, self._compile_bins(hot))
                 else:
-                    slot = record.with_known_codes(record.unpack(hot + blocks))
+                    slot = record.unpack(hot + blocks)
             except TornError as error:
                 torn = error
                 continue
@@ -360,7 +357,7 @@ class SlotFile:
 def _image(descriptor: int) -> tuple[bytes, bytes]:
     """The hot words, and then the sealed blocks."""
     hot = _hot_words(descriptor)
-    return hot, os.pread(descriptor, record.size_of(hot) - record.HOT_END, record.HOT_END)
+    return hot, os.pread(descriptor, record.SIZE - record.HOT_END, record.HOT_END)
 
 
 def _hot_words(descriptor: int) -> bytes:
@@ -403,8 +400,8 @@ def _check(slot: Slot, before: Slot | None) -> None:
         (compile.progress_of, 1 + len(record.PROGRESS)),
         (compile.settled_by, len(record.SETTLED_BY)),
     )
-    if any(code >= known for code, known in codes):
-        raise RecordError("torn record: a code of its phase or its end is unknown to every release")
+    if any(code >= number for code, number in codes):
+        raise RecordError("torn record: a code of its phase or its end is unknown")
 
 
 def _check_numbers(sane: bool, whose: str) -> None:

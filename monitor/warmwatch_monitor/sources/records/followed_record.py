@@ -24,7 +24,7 @@ from warmwatch_monitor.model import (
     Refusal,
     last_sign_ns,
 )
-from warmwatch_monitor.model.budgets import NAME_UNIT, SLOT_UNIT, TEXT_UNIT
+from warmwatch_monitor.model.budgets import NAME_UNIT, TEXT_UNIT
 from warmwatch_monitor.sources.records.compiling_workers import compiling_workers
 from warmwatch_monitor.sources.records.folder import (
     Ending,
@@ -116,11 +116,6 @@ class FollowedRecord:
     def reading(self) -> RecordReading | None:
         """What was found, if that is a reading."""
         return self.found if isinstance(self.found, RecordReading) else None
-
-    @property
-    def urgent(self) -> bool:
-        """Whether it lives, or was never read: each poll reads one of these of every user."""
-        return self.alive or not self.read_ns
 
     @property
     def _journal(self) -> Journal:
@@ -215,39 +210,39 @@ class FollowedRecord:
         self._cached_journal, self._text_bytes = None, 0
 
     def _read(self, now_ns: int, may_read: Callable[[], bool]) -> RecordReading:
-        known = self._last_reading
-        settled = known is not None and self._life.rests and known.slot.compile.end_code
+        reading = self._last_reading
+        settled = reading is not None and self._life.rests and reading.slot.compile.end_code
         journal = self._journal
         unread = journal.unread_bytes
-        if known is not None and settled and not (unread and may_read is not never):
-            return known
+        if reading is not None and settled and not (unread and may_read is not never):
+            return reading
         with Folder(self.folder) as folder:
-            found = self._slot.read(folder)
-            if found.slot.identity is not self._identity:
-                self._identify(found.slot.identity)
+            slot_reading = self._slot.read(folder)
+            if slot_reading.slot.identity is not self._identity:
+                self._identify(slot_reading.slot.identity)
             if news := journal.follow(folder, may_read):
-                self._text_bytes = journal.text_bytes
+                self._text_bytes = journal.sums.text_bytes()
             news = news or journal.unread_bytes != unread
-            self._life.note(found, now_ns, ours=self._ours)
+            self._life.note(slot_reading, now_ns, ours=self._ours)
             self.alive = self._life.alive
             self._follow_exit()
-            self._modified = found.modified
+            self._modified = slot_reading.modified
             if (
-                known is None
+                reading is None
                 or news
                 or (self._broken and self._exit_came_late(folder))
-                or not self._same(known, found)
+                or not self._same(reading, slot_reading)
             ):
-                self._last_reading = known = self._make(found, folder)
-                self.weight = self._weighed(found.slot.identity)
-            elif self._read_from is not found.slot:
-                self._read_from = found.slot
-                slot = self._as_shown(found.slot, self._owners.of(found.owner))
-                self._last_reading = known = replace(known, slot=slot)
-            if (workers := compiling_workers(folder)) != known.workers:
-                self._last_reading = known = replace(known, workers=workers)
-        self.began = known.began
-        return known
+                self._last_reading = reading = self._make(slot_reading, folder)
+                self.weight = self._weighed(slot_reading.slot.identity)
+            elif self._read_from is not slot_reading.slot:
+                self._read_from = slot_reading.slot
+                slot = self._as_shown(slot_reading.slot, self._owners.of(slot_reading.owner))
+                self._last_reading = reading = replace(reading, slot=slot)
+            if (workers := compiling_workers(folder)) != reading.workers:
+                self._last_reading = reading = replace(reading, workers=workers)
+        self.began = reading.began
+        return reading
 
     def _identify(self, identity: Identity) -> None:
         """Take over a new identity. Raises RecordError if its times cannot be read here."""
@@ -268,19 +263,18 @@ class FollowedRecord:
             self._ending = None  # what ends later is another program
 
     def _weighed(self, identity: Identity) -> int:
-        longer = max(0, self._slot.size - record.SIZE) // SLOT_UNIT
         name = len(identity.run.encode()) // NAME_UNIT
-        return 1 + name + self._text_bytes // TEXT_UNIT + longer
+        return 1 + name + self._text_bytes // TEXT_UNIT
 
-    def _same(self, known: RecordReading, found: SlotReading) -> bool:
+    def _same(self, reading: RecordReading, slot_reading: SlotReading) -> bool:
         """Whether nothing has changed except, while its process lives, the slot's numbers."""
         now = (self.alive, self._life.pid, self._life.gone_ns, self._death())
-        if now != (known.alive, known.pid, known.gone_ns, known.death):
+        if now != (reading.alive, reading.pid, reading.gone_ns, reading.death):
             return False
-        if (before := self._read_from) is found.slot:
+        if (before := self._read_from) is slot_reading.slot:
             return True
-        same = before is not None and before.identity is found.slot.identity
-        return same and known.alive and known.owner == self._owners.of(found.owner)
+        same = before is not None and before.identity is slot_reading.slot.identity
+        return same and reading.alive and reading.owner == self._owners.of(slot_reading.owner)
 
     def _death(self) -> Death | None:
         return None if self.alive or self._ending is None else self._ending.death
@@ -292,15 +286,16 @@ class FollowedRecord:
         """
         return not record.broken_promise(left_by(folder))
 
-    def _make(self, found: SlotReading, folder: Folder) -> RecordReading:
-        alive, owner = self.alive, self._owners.of(found.owner)
+    def _make(self, reading: SlotReading, folder: Folder) -> RecordReading:
+        alive, owner = self.alive, self._owners.of(reading.owner)
         behind = self._journal.unread_bytes > 0
         torn = self._journal.torn_end and not alive  # the line stays incomplete
-        self._read_from = slot = found.slot
+        self._read_from = slot = reading.slot
         left = b"" if alive else left_by(folder)
         self._broken = record.broken_promise(left)
         if not alive:
             slot = slot._replace(compile=at_the_end(slot.compile, left))
+        sums = self._journal.sums
         return RecordReading(
             folder=self.folder,
             slot=self._as_shown(slot, owner),
@@ -309,23 +304,27 @@ class FollowedRecord:
             pid=self._life.pid,
             gone_ns=self._life.gone_ns,
             death=self._death(),
-            compilations=self._journal.compilations,
-            fallbacks=self._journal.fallbacks,
-            skips=self._journal.skips,
+            compilations=sums.compilations,
+            dearest=sums.dearest,
+            dearest_seconds=sums.dearest_seconds,
+            strict_exports=sums.strict_exports,
+            fallbacks=sums.fallbacks,
+            skips=sums.skips,
             # the last one read of an incomplete journal is not the last one
-            beginning=None if behind else self._journal.beginning,
-            recompile=None if behind else self._journal.recompile,
-            breaks=self._journal.breaks,
-            varying=self._journal.varying.dims,
-            warm_since=self._journal.varying.warm_since,
-            functions=self._journal.functions,
-            recordings=self._journal.recordings,
-            spills=self._journal.spills,
-            long_steps=self._journal.long_steps,
-            methods=self._journal.methods,
-            slowed=self._journal.slowed,
-            exception=self._journal.exception,
-            raised=self._journal.raised,
+            beginning=None if behind else sums.beginning,
+            recompile=None if behind else sums.recompile,
+            breaks=sums.breaks,
+            varying=sums.varying.dims,
+            warm_since=sums.varying.warm_since,
+            functions=sums.functions.most_expensive,
+            recordings=sums.functions.recordings,
+            spills=sums.spills,
+            bypasses=sums.bypasses,
+            long_steps=sums.long_steps,
+            methods=sums.methods,
+            slowed=sums.slowed,
+            exception=sums.exception,
+            raised=sums.raised,
             broken_lines=self._journal.broken_lines + torn,
             unread_bytes=self._journal.unread_bytes,
             skipped_bytes=self._journal.skipped_bytes,

@@ -42,7 +42,7 @@ class Functions:
         Cached until the next compilation is added.
         """
         if self._dearest is None:
-            ordered = sorted(self._functions.values(), key=lambda one: -one.seconds)
+            ordered = sorted(self._functions.values(), key=lambda function: -function.seconds)
             self._dearest = (*ordered, *([self._rest] if self._rest else ()))
         return self._dearest
 
@@ -50,11 +50,11 @@ class Functions:
         if compiled.kind in _OTHERS_JITS:
             return
         key = self._whose(compiled)
-        one = _alone(compiled, key)
+        cost = _alone(compiled, key)
         if compiled.id is not None:
             self._record(compiled.id, compiled, key)
-        known = self._functions.get(key)
-        self._functions[key] = one if known is None else _sum(known, one)
+        function = self._functions.get(key)
+        self._functions[key] = cost if function is None else _sum(function, cost)
         self._dearest = None
         if len(self._functions) > MOST:
             self._merge(min(self._functions, key=lambda k: self._functions[k].seconds))
@@ -108,19 +108,19 @@ def _alone(compiled: Compilation, key: _Key) -> FunctionCost:
 
 
 def _recorded(before: Recordings | None, compiled: Compilation, key: _Key) -> Recordings:
-    cost, known = compiled.cost or Cost(), before or Recordings()
+    cost, recordings = compiled.cost or Cost(), before or Recordings()
     more = compiled.new_sizes or 0
-    forward, backward = known.sizes
+    forward, backward = recordings.sizes
     seconds = cost.phase_seconds.get("cudagraph", compiled.seconds or 0.0)
     return Recordings(
         name=key[0],
         file=key[1],
         line=key[2],
         sizes=(forward, backward + more) if compiled.backward else (forward + more, backward),
-        recorded=known.recorded + (compiled.recorded or 0),
-        seconds=known.seconds + seconds,
+        recorded=recordings.recorded + (compiled.recorded or 0),
+        seconds=recordings.seconds + seconds,
         first_reserved=cost.reserved if before is None else before.first_reserved,
-        last_reserved=_later(known.last_reserved, cost.reserved),
+        last_reserved=_later(recordings.last_reserved, cost.reserved),
     )
 
 

@@ -32,11 +32,13 @@ class HiddenRecords:
     ) -> None:
         """Take over new listings; ``before``, ``now``: the records that were and are followed."""
         if before is not now:
-            self._hide(listings, (one for folder, one in before.items() if folder not in now))
+            self._hide(
+                listings, (followed for folder, followed in before.items() if folder not in now)
+            )
         for path, listing in zip(self._paths, listings, strict=True):
             self._places[path] = listing.place
-        for folder, one in tuple(self._hidden.items()):
-            if folder in now or not one.lives_at(now_ns):
+        for folder, record in tuple(self._hidden.items()):
+            if folder in now or not record.lives_at(now_ns):
                 del self._hidden[folder]
 
     def _hide(self, listings: Sequence[Listing], gone: Iterable[FollowedRecord]) -> None:
@@ -45,9 +47,9 @@ class HiddenRecords:
             for path, listing in zip(self._paths, listings, strict=True)
             if listing.place != self._places.get(path)
         }
-        for one in gone:
-            if one.alive and os.path.dirname(one.folder) in replaced:
-                self._hidden[one.folder] = one
+        for record in gone:
+            if record.alive and os.path.dirname(record.folder) in replaced:
+                self._hidden[record.folder] = record
 
     def problem(self, path: str) -> str | None:
         """Why records of the directory are unknown; ``None`` if none is hidden."""

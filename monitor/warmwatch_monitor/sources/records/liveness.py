@@ -187,16 +187,16 @@ def holder(pid: int, root: str = proc.PROC) -> Holder | None:
     )
 
 
-def presence(known: Holder, inode: int, root: str = proc.PROC) -> Presence:
-    """Whether ``known`` still exists, with the file ``inode`` open."""
-    fields = _fields(known.pid, root)
-    if not fields or int(fields[_STARTED]) != known.started:
+def presence(holder: Holder, inode: int, root: str = proc.PROC) -> Presence:
+    """Whether ``holder`` still exists, with the file ``inode`` open."""
+    fields = _fields(holder.pid, root)
+    if not fields or int(fields[_STARTED]) != holder.started:
         return Presence.GONE
     if fields[_STATE] in "ZX" or int(fields[_FLAGS]) & _EXITING:
         return Presence.GONE
-    if _runs_another_program(known, _status(known.pid, root)):
+    if _runs_another_program(holder, _status(holder.pid, root)):
         return Presence.REPLACED
-    return Presence.UNKNOWN if _has_open(known.pid, inode, root) is False else Presence.THERE
+    return Presence.UNKNOWN if _has_open(holder.pid, inode, root) is False else Presence.THERE
 
 
 def writer(pid: int, inode: int, owner: int, root: str = proc.PROC) -> Holder | None:
@@ -205,13 +205,13 @@ def writer(pid: int, inode: int, owner: int, root: str = proc.PROC) -> Holder | 
     For a reader that never saw the lock held. The pid comes from the record: in another pid
     namespace it belongs to another process, and a forged record may contain any.
     """
-    found = holder(pid, root) if pid and _has_open(pid, inode, root) else None
-    return found if found and found.may_own(owner) else None
+    result = holder(pid, root) if pid and _has_open(pid, inode, root) else None
+    return result if result and result.may_own(owner) else None
 
 
-def _runs_another_program(known: Holder, values: Mapping[str, str]) -> bool:
+def _runs_another_program(holder: Holder, values: Mapping[str, str]) -> bool:
     peak, code = _number(values, "VmPeak"), _number(values, "VmExe")
-    return 0 < peak < known.peak or 0 < code != known.code > 0
+    return 0 < peak < holder.peak or 0 < code != holder.code > 0
 
 
 def _status(pid: int, root: str) -> Mapping[str, str]:
@@ -318,12 +318,12 @@ class Life:
         if reading.pid is None:
             self._holder = None
             return True
-        found = self._holder
-        if found is None or found.pid != reading.pid:
-            found = holder(reading.pid)
-        if found is not None and not found.may_own(reading.owner, reading.slot.identity.pid):
+        result = self._holder
+        if result is None or result.pid != reading.pid:
+            result = holder(reading.pid)
+        if result is not None and not result.may_own(reading.owner, reading.slot.identity.pid):
             return False
-        self._holder = found
+        self._holder = result
         return True
 
     def _lives_unheld(self, reading: SlotReading, now_ns: int) -> bool:

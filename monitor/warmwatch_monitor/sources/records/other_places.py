@@ -40,18 +40,18 @@ class OtherPlaces:
         if self._applies and now_ns - self._looked_ns >= _PAUSE_NS:
             self._looked_ns = now_ns
             self._look()
-        found = [
-            one.poll(one.listing_seconds if limited else None, living)
-            for one in self._directories.values()
+        listings = [
+            directory.poll(directory.listing_seconds if limited else None, living)
+            for directory in self._directories.values()
         ]
-        return [*found, Listing(refusals=self._refusals)] if self._refusals else found
+        return [*listings, Listing(refusals=self._refusals)] if self._refusals else listings
 
     def _look(self) -> None:
-        known, refusals = self._directories, []
+        directories, refusals = self._directories, []
         self._directories = {}
         for path, uid in self._existing():
             if os.access(path, os.R_OK | os.X_OK):
-                made = known.get(path) or RecordDirectory(
+                made = directories.get(path) or RecordDirectory(
                     path, self._clock, chosen=False, owner=uid
                 )
                 self._directories[path] = made
@@ -80,14 +80,14 @@ def _users_with_processes() -> list[int]:
 
 def _belongs_to(path: str, uid: int) -> bool:
     try:
-        found = os.lstat(path)
+        result = os.lstat(path)
     except OSError:  # none, or above it is what only that user may enter
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == uid
+    return stat.S_ISDIR(result.st_mode) and result.st_uid == uid
 
 
 def _unreadable(uid: int) -> str:
     return (
-        f"user {uid} may have records in it, which this user may not read: agents use it where "
-        f"{places.SHARED} cannot be used; if no training uses it, remove it"
+        f"user {uid} may have records in it, which user {os.geteuid()} may not read: agents use it "
+        f"where {places.SHARED} cannot be used; if no training uses it, remove it"
     )

@@ -3,19 +3,17 @@
 Invariants: nothing is ever written, mapped or locked. A record that cannot be read is a Refusal
 with its path and a sentence, and costs the other records nothing.
 
-A poll has a budget of CPU time, which users share fairly (``budgets``). It reads living records and
-those that were never read first, this user's before others', and the rest in the next polls. Until
-all were read, the reading counts those that were not.
+A poll has a budget of CPU time (``budgets``). It reads living records and those that were never
+read first, and the rest in the next polls. Until all were read, the reading counts those that were
+not.
 
 What reads a record is loaded with the first one (``followed_record``): some hosts have none.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from bisect import insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, cast
@@ -27,13 +25,9 @@ from warmwatch_monitor.model import Refusal
 from warmwatch_monitor.model.budgets import (
     POLL_LONGEST,
     RECORDS,
-    RECORDS_ENOUGH,
     RECORDS_OF_A_USER,
     SHOWN,
-    SHOWN_ENOUGH,
     SHOWN_OF_A_USER,
-    URGENT_SECONDS,
-    fair_shares,
 )
 from warmwatch_monitor.sources.records.directory import Listing, RecordDirectory
 from warmwatch_monitor.sources.records.hidden_records import HiddenRecords
@@ -64,8 +58,7 @@ class RecordsReading(Struct, frozen=True, kw_only=True):
         left_out_runs: uid and name of the runs of left-out records.
         over: the users who own records that are left out.
         rooms: what is free in each record directory.
-        crowded: whether a user's share of a total is so small that an honest user's run may be
-        among what is left out.
+        crowded: whether records of users within their limits are left out, for the total.
     """
 
     records: tuple[RecordReading, ...] = ()
@@ -84,7 +77,7 @@ class RecordsReading(Struct, frozen=True, kw_only=True):
     @property
     def unread_bytes(self) -> int:
         """The bytes of all journals left to the next polls."""
-        return sum(one.unread_bytes for one in self.records)
+        return sum(record.unread_bytes for record in self.records)
 
 
 class RecordsSource:
@@ -115,10 +108,8 @@ class RecordsSource:
         self._records: dict[str, FollowedRecord] = {}
         self._folders: tuple[tuple[tuple[int, str], ...], ...] = ((),) * len(directories)
         self._beyond: tuple[frozenset[int], bool] = frozenset(), False
-        self._shown: Mapping[int, int] = {}  # by user, the weight of the shown records
-        # by user, the last poll in which a record was read, and in which a piece of a journal was
-        self._served: dict[int, int] = {}
-        self._served_journals: dict[int, int] = {}
+        self._shown: Counter[int] = Counter()  # by user, the weight of the shown records
+        self._last_behind = ""  # the folder whose long journal was read last
         self._polls = self._read_ns = 0
 
     def read(
@@ -129,10 +120,10 @@ class RecordsSource:
         ``within``: the CPU seconds that it may take. ``requested``: names of runs whose records are
         read and shown before their owners' others.
         """
-        living = {one.folder for one in self._records.values() if one.alive}
+        living = {record.folder for record in self._records.values() if record.alive}
         own = [
-            one.poll(None if within is None else one.listing_seconds, living)
-            for one in self._directories
+            directory.poll(None if within is None else directory.listing_seconds, living)
+            for directory in self._directories
         ]
         listings = own + self._others.poll(limited=within is not None, living=living)
         before = self._records
@@ -141,25 +132,25 @@ class RecordsSource:
         self._read(_Meter(within), requested)
         over_shown, crowded_shown = self._leave_out(requested)
         over_followed, crowded = self._beyond
-        over = over_shown.union(over_followed, *(one.over for one in listings))
-        known = self._records.values()
-        refused = (one.found for one in known if isinstance(one.found, Refusal))
-        unread = [one.uid for one in known if not one.read_ns]
-        left_out = [one for one in known if one.left_out]
-        listed = sum(len(one.folders) + one.left_out for one in listings)
+        over = over_shown.union(over_followed, *(listing.over for listing in listings))
+        values = self._records.values()
+        refused = (value.found for value in values if isinstance(value.found, Refusal))
+        unread = [value.uid for value in values if not value.read_ns]
+        left_out = [value for value in values if value.left_out]
+        listed = sum(len(listing.folders) + listing.left_out for listing in listings)
         counts = {"records": max(0, listed - len(self._records)), "ranks": len(left_out)}
-        records = tuple(reading for one in known if (reading := one.reading) is not None)
+        records = tuple(reading for value in values if (reading := value.reading) is not None)
         return RecordsReading(
             records=records,
             read_ns=self._read_ns if records else 0,
-            refusals=(*chain.from_iterable(one.refusals for one in listings), *refused),
+            refusals=(*chain.from_iterable(listing.refusals for listing in listings), *refused),
             problem="; ".join(self._problems(own)) or None,
-            rooms=tuple(one.room for one in listings if one.room),
-            more_refusals=sum(one.more_refusals for one in listings),
-            unread=len(unread) + (not all(one.complete for one in listings)),
+            rooms=tuple(listing.room for listing in listings if listing.room),
+            more_refusals=sum(listing.more_refusals for listing in listings),
+            unread=len(unread) + (not all(listing.complete for listing in listings)),
             unread_beyond=sum(uid in over for uid in unread),
             left_out={kind: count for kind, count in counts.items() if count},
-            left_out_runs=frozenset((one.uid, one.run) for one in left_out),
+            left_out_runs=frozenset((record.uid, record.run) for record in left_out),
             over=over,
             crowded=crowded or crowded_shown,
         )
@@ -171,8 +162,8 @@ class RecordsSource:
                 yield problem
 
     def _follow(self, listings: Sequence[Listing]) -> None:
-        """Follow the listed records and no others: a fair part if there are too many."""
-        folders = tuple(one.folders for one in listings)
+        """Follow the listed records: of a user, and of all, not more than the limits."""
+        folders = tuple(listing.folders for listing in listings)
         if folders == self._folders:
             return
         from warmwatch_monitor.sources.records.followed_record import FollowedRecord, Shared
@@ -183,21 +174,26 @@ class RecordsSource:
         for uid, folder in chain.from_iterable(folders):
             by_user[uid].append(folder)
         self._shared.owners.expect(by_user)
-        needs = {uid: len(of_one) for uid, of_one in by_user.items()}
-        shares = fair_shares(needs, RECORDS_OF_A_USER, RECORDS)
-        known, self._records = self._records, {}
+        records = self._records
+
+        def rests(folder: str) -> bool:
+            return folder not in records or not records[folder].alive
+
+        listed: list[tuple[int, int, str]] = []
         for uid, of_one in by_user.items():
-            if len(of_one) > shares[uid]:  # living ones first, else the newest
-                of_one.sort(key=lambda folder: folder not in known or not known[folder].alive)
-            for folder in of_one[: shares[uid]]:
-                self._records[folder] = known.get(folder) or FollowedRecord(
-                    folder, uid, self._shared
-                )
-        for served in (self._served, self._served_journals):
-            for uid in served.keys() - by_user.keys():
-                del served[uid]
+            if len(of_one) > RECORDS_OF_A_USER:  # living ones first, else the newest
+                of_one.sort(key=rests)
+            taken = of_one[:RECORDS_OF_A_USER]
+            listed += ((number, uid, folder) for number, folder in enumerate(taken))
+        if len(listed) > RECORDS:
+            listed.sort(key=lambda row: (rests(row[2]), row))
+        self._records = {
+            folder: records.get(folder) or FollowedRecord(folder, uid, self._shared)
+            for _, uid, folder in listed[:RECORDS]
+        }
         self._folders = folders
-        self._beyond = _beyond(needs, shares, RECORDS_ENOUGH)
+        beyond = (uid for uid, of_one in by_user.items() if len(of_one) > RECORDS_OF_A_USER)
+        self._beyond = frozenset(beyond), len(listed) > RECORDS
 
     def _read(self, meter: _Meter, requested: frozenset[str]) -> None:
         """Read records until the time is over.
@@ -221,132 +217,85 @@ class RecordsSource:
             shown=shown,
             newest=newest,
         )
-        by_user: defaultdict[int, list[FollowedRecord]] = defaultdict(list)
-        for one in self._records.values():
-            if one.is_due(poll) or (one.left_out and one.run in requested):
-                by_user[one.uid].append(one)
-        full = self._users_without_room()
+        due = [
+            followed
+            for followed in self._records.values()
+            if followed.is_due(poll) or (followed.left_out and followed.run in requested)
+        ]
+        full = sum(self._shown.values()) >= SHOWN
         turn = self._polls % 2  # if there is time for one alone, they take turns
-        order = {uid: _in_order(of_one, turn) for uid, of_one in by_user.items()}
         may_read = never if meter.limited else always
-        living = {one.uid for one in chain.from_iterable(by_user.values()) if one.alive}
-        for uid, one in self._turns(order, meter, self._served, living):
-            one.read(poll, may_read=may_read, room=uid not in full or one.run in requested)
+        for record in _in_order(due, turn):
+            room = not full and self._shown[record.uid] < SHOWN_OF_A_USER
+            record.read(poll, may_read=may_read, room=room or record.run in requested)
+            if meter.is_over():  # after the first one
+                break
         self._read_long_journals(poll, meter)
 
     def _read_long_journals(self, poll: Poll, meter: _Meter) -> None:
-        """Read one more piece of each, as far as there is time."""
-        late: defaultdict[int, list[FollowedRecord]] = defaultdict(list)
-        for one in self._records.values():
-            if one.behind:
-                late[one.uid].append(one)
-        if not late:
+        """Read one more piece of each, in turn, as far as there is time."""
+        behind = [followed for followed in self._records.values() if followed.behind]
+        if not behind:
             return
         from warmwatch_monitor.sources.records.followed_journal import once
 
         meter.allow_rest()
-        living_first = {
-            uid: iter(sorted(of_one, key=lambda one: not one.alive)) for uid, of_one in late.items()
-        }
-        for _, one in self._turns(living_first, meter, self._served_journals):
-            one.read(poll, may_read=once())
-
-    def _turns(
-        self,
-        order: Mapping[int, Iterator[FollowedRecord]],
-        meter: _Meter,
-        served: dict[int, int],
-        living: Collection[int] = (),
-    ) -> Iterator[tuple[int, FollowedRecord]]:
-        """The next user: the one on whom the least time was spent.
-
-        Among equals this user comes first, then those with ``living`` records, then the one
-        ``served`` longest ago. The first of all always has its turn, and an urgent record of each
-        user may take more time.
-        """
-        own = os.geteuid()
-        turns = [(0.0, uid != own, uid not in living, served.get(uid, 0), uid) for uid in order]
-        turns.sort()
-        began, begun = meter.measure() if len(turns) > 1 else 0.0, False
-        while turns:
-            spent, other, dead, last, uid = turns.pop(0)
-            one = next(order[uid], None)
-            if one is None or (begun and meter.is_over(urgent=not spent and one.urgent)):
-                continue
-            yield uid, one
-            served[uid], begun = self._polls, True
-            now = meter.measure() if turns else began  # no other user waits
-            spent, began = spent + max(1e-6, now - began), now
-            insort(turns, (spent, other, dead, last, uid))
-
-    def _users_without_room(self) -> frozenset[int]:
-        """The users whose left-out records may not come back, since the answer has no room for
-        them."""
-        if sum(self._shown.values()) < SHOWN:
-            return frozenset()
-        users = {one.uid for one in self._records.values()}
-        return frozenset(uid for uid in users if self._shown.get(uid, 0) >= SHOWN // len(users))
+        last = self._last_behind
+        for record in sorted(
+            behind, key=lambda item: (not item.alive, item.folder <= last, item.folder)
+        ):
+            record.read(poll, may_read=once())
+            self._last_behind = record.folder
+            if meter.is_over():
+                break
 
     def _leave_out(self, requested: frozenset[str]) -> tuple[frozenset[int], bool]:
         """Show no more of a user, and of all, than fits into an answer.
 
-        Returns the users who have more than their share, and whether a share is too small.
+        Returns the users of whom records are left out, and whether any of them is within the limit
+        of a user.
         """
-        known = self._records.values()
-        if sum(one.weight for one in known) < SHOWN and not any(one.left_out for one in known):
-            self._shown = {}  # all have room
+        values = self._records.values()
+        few = sum(value.weight for value in values) <= min(SHOWN_OF_A_USER, SHOWN)
+        if few and not any(value.left_out for value in values):
+            self._shown = Counter()  # all have room
             return frozenset(), False
-        shown: defaultdict[int, list[FollowedRecord]] = defaultdict(list)
-        for one in known:
-            if one.reading is not None:
-                shown[one.uid].append(one)
-        needs = {uid: sum(one.weight for one in of_one) for uid, of_one in shown.items()}
-        users = {one.uid for one in self._records.values() if one.left_out}.union(shown)
-        if len(users) > SHOWN:  # not even one rank each: users without a living one come last
-            living = {uid: n for uid, n in needs.items() if any(one.alive for one in shown[uid])}
-            shares = fair_shares(living, SHOWN_OF_A_USER, SHOWN)
-            others = {uid: n for uid, n in needs.items() if uid not in living}
-            shares |= fair_shares(others, SHOWN_OF_A_USER, SHOWN - sum(shares.values()))
-        else:
-            shares = fair_shares(needs, SHOWN_OF_A_USER, SHOWN)
-        now_ns = self._clock.monotonic_ns()
-        for uid, of_one in shown.items():
-            if needs[uid] <= shares[uid]:
-                continue
-            room = shares[uid]
-            for one in sorted(of_one, key=lambda one: _rank_of(one, requested), reverse=True):
-                room -= one.weight
-                if room < 0:
-                    one.leave_out(now_ns)
-        self._shown = {uid: min(need, shares[uid]) for uid, need in needs.items()}
+        read = [value for value in values if value.reading is not None]
+        now_ns, all_shown = self._clock.monotonic_ns(), 0
+        wanted, self._shown = Counter[int](), Counter()
+        for record in sorted(
+            read, key=lambda followed: _rank_of(followed, requested), reverse=True
+        ):
+            wanted[record.uid] += record.weight
+            weight = all_shown + record.weight
+            if wanted[record.uid] > SHOWN_OF_A_USER or weight > SHOWN:
+                record.leave_out(now_ns)
+            else:
+                self._shown[record.uid] += record.weight
+                all_shown = weight
         # A record that was left out is read again only later: it still counts for its user.
-        over = {one.uid for one in self._records.values() if one.left_out}
-        return frozenset(over), any(shares.get(uid, 0) < SHOWN_ENOUGH for uid in over)
-
-
-def _beyond(
-    needs: Mapping[int, int], shares: Mapping[int, int], enough: int
-) -> tuple[frozenset[int], bool]:
-    """The users who need more than their share, and whether one of their shares is too small."""
-    over = frozenset(uid for uid, need in needs.items() if need > shares[uid])
-    return over, any(shares[uid] < enough for uid in over)
+        left_out = [value for value in values if value.left_out]
+        for record in set(left_out).difference(read):
+            wanted[record.uid] += record.weight
+        over = frozenset(followed.uid for followed in left_out)
+        return over, any(wanted[uid] <= SHOWN_OF_A_USER for uid in over)
 
 
 def _shown_ranks(
     records: Collection[FollowedRecord], now_ns: int
 ) -> tuple[Mapping[Start, set[int]], Mapping[tuple[Start, int], tuple[bool, int]]]:
     """The ranks of each start that is shown, and when the newest process of each of them began."""
-    if not any(one.until_ns < now_ns for one in records):
+    if not any(followed.until_ns < now_ns for followed in records):
         return {}, {}  # none is missing
     shown: defaultdict[Start, set[int]] = defaultdict(set)
-    for one in records:
-        if one.start and one.is_shown_at(now_ns):
-            shown[one.start].add(one.rank)
+    for record in records:
+        if record.start and record.is_shown_at(now_ns):
+            shown[record.start].add(record.rank)
     newest: dict[tuple[Start, int], tuple[bool, int]] = {}
-    for one in records:
-        if one.start and one.start in shown:
-            rank = one.start, one.rank
-            newest[rank] = max(one.began, newest.get(rank, one.began))
+    for record in records:
+        if record.start and record.start in shown:
+            rank = record.start, record.rank
+            newest[rank] = max(record.began, newest.get(rank, record.began))
     return shown, newest
 
 
@@ -355,17 +304,19 @@ def _in_order(records: Iterable[FollowedRecord], turn: int) -> Iterator[Followed
     living: list[FollowedRecord] = []
     unread: list[FollowedRecord] = []
     others: list[FollowedRecord] = []
-    for one in sorted(records, key=lambda one: one.read_ns):
-        (living if one.alive else others if one.read_ns else unread).append(one)
+    for record in sorted(records, key=lambda followed: followed.read_ns):
+        (living if record.alive else others if record.read_ns else unread).append(record)
     pairs = zip_longest(*((living, unread) if turn else (unread, living)))
-    yield from (one for pair in pairs for one in pair if one is not None)
+    yield from (value for pair in pairs for value in pair if value is not None)
     yield from others
 
 
-def _rank_of(one: FollowedRecord, requested: frozenset[str]) -> tuple[bool, bool, bool, int, str]:
+def _rank_of(
+    record: FollowedRecord, requested: frozenset[str]
+) -> tuple[bool, bool, bool, int, str]:
     """The order of display: living ranks, first requested ones, then the newest."""
-    assert one.reading is not None
-    return one.alive, one.run in requested, *one.reading.began, one.folder
+    assert record.reading is not None
+    return record.alive, record.run in requested, *record.reading.began, record.folder
 
 
 class _Meter:
@@ -383,16 +334,12 @@ class _Meter:
         """From now on all of the time may be spent."""
         self._allowed = self._seconds or 0.0
 
-    def measure(self) -> float:
-        """The CPU seconds spent so far. The kernel counts them: a call takes some microseconds."""
-        return time.thread_time() - self._began
-
-    def is_over(self, *, urgent: bool) -> bool:
-        """Whether to stop reading; ``urgent``: an urgent record of a user without any yet."""
+    def is_over(self) -> bool:
+        """Whether to stop reading."""
         if self._seconds is None:
             return False
         took = time.monotonic() - self._began_at  # never less than the CPU time
         if took > POLL_LONGEST:
             return True
-        allowed = URGENT_SECONDS if urgent else min(self._allowed, URGENT_SECONDS)
-        return took > allowed and self.measure() > allowed
+        # the kernel counts it: a call takes some microseconds
+        return took > self._allowed and time.thread_time() - self._began > self._allowed

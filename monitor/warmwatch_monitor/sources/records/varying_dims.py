@@ -97,7 +97,7 @@ class Varying:
             self._recompile(made, made.reason)
 
     def _recompile(self, made: Compilation, reason: str) -> None:
-        sizes = list(_sizes(reason))
+        sizes = list(sizes_in(reason))
         if not sizes or sizes[0] is None:
             return
         cause = sizes[0]
@@ -108,8 +108,8 @@ class Varying:
         if key not in self._known and len(self._known) >= MOST_DIMS:
             return
         of_it = [s for s in sizes if s and (s.tensor, s.dim) == (cause.tensor, cause.dim)]
-        found = {value for one in of_it for value in one.values}
-        dim = self._more(self._known.get(key), made, cause, found)
+        numbers = {value for size in of_it for value in size.values}
+        dim = self._more(self._known.get(key), made, cause, numbers)
         self._known[key] = replace(dim, within_step=False)
         if self._first.setdefault(key, self._steps) != self._steps or made.evaluating:
             self._first[key] = -1  # it changes from step to step, or from batch to batch
@@ -120,24 +120,24 @@ class Varying:
         self._publish()
 
     def _more(
-        self, known: VaryingDim | None, made: Compilation, cause: _Size, found: set[int]
+        self, item: VaryingDim | None, made: Compilation, cause: _Size, numbers: set[int]
     ) -> VaryingDim:
-        if known is None:
+        if item is None:
             where = {"name": made.name, "file": made.file, "line": made.line}
             dim = VaryingDim(tensor=cause.tensor, dim=cause.dim, **where)  # type: ignore[arg-type]
-            known = replace(dim, before_seconds=self._before)
-        values = tuple(sorted({*known.values, *found}))
-        ends = [*values, *(end for end in (known.lowest, known.highest) if end is not None)]
-        seconds = known.seconds
+            item = replace(dim, before_seconds=self._before)
+        values = tuple(sorted({*item.values, *numbers}))
+        ends = [*values, *(end for end in (item.lowest, item.highest) if end is not None)]
+        seconds = item.seconds
         took = None if made.at_limit else made.seconds  # refused: nothing was compiled
         return replace(
-            known,
-            values=values if len(values) <= MOST_VALUES else known.values,
-            complete=known.complete and len(values) <= MOST_VALUES,
+            item,
+            values=values if len(values) <= MOST_VALUES else item.values,
+            complete=item.complete and len(values) <= MOST_VALUES,
             lowest=min(ends, default=None),
             highest=max(ends, default=None),
-            count=known.count + (not made.at_limit),
-            timed=known.timed + (took is not None),
+            count=item.count + (not made.at_limit),
+            timed=item.timed + (took is not None),
             seconds=seconds if took is None else (seconds or 0.0) + took,
             last_id=made.id,
             dynamic=made.dynamic,
@@ -147,22 +147,22 @@ class Varying:
         self.dims = tuple(self._known.values())
 
 
-def _sizes(reason: str) -> Iterator[_Size | None]:
+def sizes_in(reason: str) -> Iterator[_Size | None]:
     """The size in each line of a reason; ``None`` for a line about something else."""
     for line in reason.strip().split("\n", _LINES_READ)[:_LINES_READ]:
         guard = re.sub(LOCAL, r"\1", re.sub(ENTRY, "", line).partition("  # ")[0].strip())
-        if found := re.match(_SIZE, guard):
-            values = int(found["old"]), int(found["new"])
-            yield _Size(tensor=found["tensor"], dim=int(found["dim"]), values=values)
+        if match := re.match(_SIZE, guard):
+            values = int(match["old"]), int(match["new"])
+            yield _Size(tensor=match["tensor"], dim=int(match["dim"]), values=values)
         elif (at := re.search(_SYMBOL, guard)) and (name := _name_before(guard, at.start())):
             yield _Size(tensor=name, dim=int(at["dim"]))
-        elif found := re.fullmatch(_NUMBER, guard):
-            yield _Size(tensor=found["name"], values=(int(found["old"]),))
+        elif match := re.fullmatch(_NUMBER, guard):
+            yield _Size(tensor=match["name"], values=(int(match["old"]),))
         else:
             yield None
 
 
 def _name_before(guard: str, end: int) -> str | None:
     """The tensor's name before ``end``."""
-    found = re.match(_NAME_BEFORE, guard[max(0, end - 200) : end][::-1])
-    return found[0][::-1] if found else None
+    match = re.match(_NAME_BEFORE, guard[max(0, end - 200) : end][::-1])
+    return match[0][::-1] if match else None

@@ -4,7 +4,15 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from warmwatch_monitor.published import Counted, Epoch, Estimate, Seconds
+from warmwatch_monitor.figures.compile import (
+    CompileLimit,
+    Counted,
+    Estimate,
+    GpuSeconds,
+    Phase,
+    PublishedCompile,
+)
+from warmwatch_monitor.figures.units import Epoch, Seconds
 
 # fields that several types share
 FileName = Annotated[str | None, Meta(description="Base name of its file.")]
@@ -31,9 +39,11 @@ class _Compiled(_Called, frozen=True, kw_only=True):
     """The reason in plain words; null if there are none for it."""
     category: str | None = None
     """Category of the reason, from a closed list; null for a first compilation."""
+    again: bool = False
+    """Whether it had been compiled before, and PyTorch dropped the result: it is no recompile."""
     advice: str | None = None
     """How to avoid it, and whether other sizes recompile it; null if unknown. In the first warm-up
-    only the latter.
+    only the latter, and what avoids it there.
     """
 
 
@@ -90,6 +100,12 @@ class PastCompilation(_Compiled, frozen=True, kw_only=True):
     """Of PyTorch: `forward`, `backward`, `autotune`, `cudagraph` or `other`. Of another compiler:
     `triton`, `cpp_extension`, `custom` or `outside`.
     """
+    ended_at: Epoch | None = None
+    """When it ended."""
+    step: int | None = None
+    """Number of steps before it; null if unknown."""
+    evaluating: bool = False
+    """Whether it was made within an evaluation, so between steps."""
     seconds: Seconds | None = None
     """How long it took; null if PyTorch does not report it."""
     total_seconds: Seconds | None = None
@@ -127,15 +143,6 @@ class Underway(_Compiled, frozen=True, kw_only=True):
     """Whether it is the function's backward."""
 
 
-class CacheUse(Struct, frozen=True, kw_only=True):
-    """Lookups in a compile cache."""
-
-    hits: int
-    """Lookups that found an entry."""
-    misses: int
-    """Lookups that found none."""
-
-
 class Break(Struct, frozen=True, kw_only=True):
     """A reason for graph breaks."""
 
@@ -152,7 +159,7 @@ class Break(Struct, frozen=True, kw_only=True):
 
 
 class Inefficiency(Struct, frozen=True, kw_only=True):
-    """What makes the steady speed, or each new input size, slower than necessary.
+    """What makes the steady speed, each new input size or each new run slower than necessary.
 
     `docs/how-to/slow-code.md` has the remedies.
     """
@@ -160,14 +167,16 @@ class Inefficiency(Struct, frozen=True, kw_only=True):
     kind: str
     """`flex_attention`: it is called uncompiled. `register_spills`: a Triton kernel spills
     registers. `cudagraph_sizes`: CUDA graphs were recorded for many sizes.
+    `strict_export`: a strict `torch.export` ran. `cache_bypass`: a compile cache stores no such
+    graph.
     """
     called: str | None = None
     """Label of the function, or name of the kernel; null if unknown."""
     count: int | None = None
-    """Spilled registers of a thread, or sizes with CUDA graphs of their own."""
+    """Spilled registers of a thread, sizes with CUDA graphs of their own, exports or bypasses."""
     seconds: Seconds | None = None
     """Of one launch of the kernel, as PyTorch measured it while it tuned it; of all recordings of
-    CUDA graphs. Null if unknown.
+    CUDA graphs; of all strict exports. Null if unknown.
     """
     bytes: int | None = None
     """Of the scores of `flex_attention` in its first call; what CUDA's allocator reserved from the
@@ -210,82 +219,20 @@ class Varying(Struct, frozen=True, kw_only=True):
     line: FirstLine = None
 
 
-class Compile(Struct, frozen=True, kw_only=True):
+class Compile(PublishedCompile, frozen=True, kw_only=True):
     """What the compiler did and does. Counts are null if this PyTorch does not keep them."""
 
-    phase: str | None = None
-    """Phase of the compile activity in progress; null if there is none."""
-    seconds: Seconds
-    """Compile time, the activity in progress included."""
-    limit_seconds: Seconds | None = None
-    """How long an activity may take before the condition `long_compile` holds; null: no limit."""
+    phase: Phase = None
+    limit_seconds: CompileLimit = None
     idle_seconds: Seconds | None = None
     """How long process, compilers, workers and GPUs of the rank have all been idle while it
     compiles; null if it does not compile, or if that is unknown.
     """
-    gpu_seconds: Seconds | None = None
-    """Compile time multiplied by the rank's GPUs; null if it reports none."""
-    phase_seconds: dict[str, Seconds]
-    """Compile time by phase, without phases that took none. They add up to `seconds`."""
-    compilations: int | None = None
-    """Graphs compiled, forward and backward."""
-    graphs: int | None = None
-    """Graphs captured by Dynamo."""
-    graphs_before: int | None = None
-    """Graphs captured before the agent attached."""
-    precompiled: list[str] | None = None
-    """Which code compiled ahead of time runs: `aoti`, `precompile`, `jit`, `tensorrt`, `cudagraph`.
-    Such a rank is never `eager`.
-    """
-    recompiles: int | None = None
-    """Compilations of code that had been compiled before."""
-    new_instances: int | None = None
-    """Of the recompiles, the first compilations of a module after another one of its class: nothing
-    of it has changed (category `new_instance`).
-    """
-    recompiles_after_warm: int | None = None
-    """Recompiles after the rank had been warm, and functions that `torch._dynamo.reset()` made
-    compile again then.
-    """
-    graph_breaks: int | None = None
-    """Graph breaks. Dynamo's own counter lacks branches on a tensor, and breaks in a loop, a `with`
-    or a `try` block, at which it leaves the whole function to Python."""
+    gpu_seconds: GpuSeconds = None
     cache_hits: int | None = None
     """Hits of Inductor's cache of whole graphs; a compilation may look up several."""
     cache_misses: int | None = None
     """Misses of Inductor's cache of whole graphs."""
-    caches: dict[str, CacheUse] | None = None
-    """Hits and misses of each cache."""
-    failures: int | None = None
-    """Compilations that failed."""
-    fallbacks: int | None = None
-    """Functions of which some calls run eagerly: frames at the recompile limit (compiled code still
-    runs, new inputs run eagerly), and uncompiled `flex_attention`.
-    """
-    wrappers: int | None = None
-    """Functions and modules that the program passed to `torch.compile`."""
-    disabled: str | None = None
-    """What turned compilation off: `environment` (TORCHDYNAMO_DISABLE), `stance` (`force_eager`) or
-    `config`; for new inputs only, `eager_on_recompile` or `fail_on_recompile`. Null if it is on.
-    """
-    disabled_since_step: int | None = None
-    """Last step before compilation was turned off; null if it is on."""
-    eager_calls: int | None = None
-    """Calls of compiled functions that the stance `force_eager` ran eagerly."""
-    refused_calls: int | None = None
-    """Calls that the stance `fail_on_recompile` refused."""
-    uncompiled_evaluations: int | None = None
-    """Evaluations in which no compiled function was called; null if none has ended."""
-    cudagraph_skips: int | None = None
-    """How often PyTorch skipped requested CUDA graphs."""
-    background_since: Epoch | None = None
-    """When the oldest background compilation in progress began; null if there is none. Steps do not
-    wait for it.
-    """
-    background_seconds: Seconds | None = None
-    """Time of all background compilations, added up over threads; null from a daemon that does not
-    measure it.
-    """
     functions: list[Function] | None = None
     """The 10 most expensive functions, then the sum of the others. Null if the answer comes from
     Prometheus.
@@ -296,17 +243,19 @@ class Compile(Struct, frozen=True, kw_only=True):
     """Estimated time left; null if nothing like it compiled here before."""
     underway: Underway | None = None
     """What is compiled now; null if nothing is, or if it is unknown."""
-    last: list[PastCompilation] = []
-    """The last five compilations, newest last."""
-    breaks: list[Break] = []
+    last: list[PastCompilation]
+    """The last five compilations, newest last. Before them the one with a remedy that took longest,
+    if it is an earlier one.
+    """
+    breaks: list[Break]
     """Why Dynamo broke graphs, at most 20 reasons, in the order of time."""
-    more_breaks: int = 0
+    more_breaks: int
     """Number of further reasons, which `breaks` leaves out."""
-    varying: list[Varying] = []
+    varying: list[Varying]
     """Dimensions and numbers that changed, at most 20, in the order of time."""
-    more_varying: int = 0
+    more_varying: int
     """Number of further dimensions and numbers, which `varying` leaves out."""
-    inefficiencies: list[Inefficiency] = []
+    inefficiencies: list[Inefficiency]
     """Code that runs slower than it could, at most 10 of each kind."""
-    more_inefficiencies: int = 0
+    more_inefficiencies: int
     """Number of further ones, of any kind, which `inefficiencies` leaves out."""

@@ -5,7 +5,11 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 
 from warmwatch.shared.states import State
-from warmwatch_monitor.published import Counted, Epoch, Number, Seconds
+from warmwatch_monitor.figures.clauses import AnswerClause
+from warmwatch_monitor.figures.compile import Counted
+from warmwatch_monitor.figures.rank import CleanSteps, RankState
+from warmwatch_monitor.figures.training import AttachedAt, LastStepAge, StateSince, StepCount
+from warmwatch_monitor.figures.units import Epoch, Number, Seconds
 from warmwatch_monitor.status.schema.compile import PastCompilation, Underway
 from warmwatch_monitor.status.schema.rank import End
 
@@ -43,8 +47,7 @@ class AttachedEvent(RankEvent, frozen=True, kw_only=True):
     """A rank has attached, or another process has taken its place."""
 
     kind = "attached"
-    attached_at: Epoch | None = None
-    """When its agent attached."""
+    attached_at: AttachedAt = None
     attempt: int | None = None
     """Restarts of the run by its launcher, from 0."""
 
@@ -57,8 +60,7 @@ class StateEvent(RankEvent, frozen=True, kw_only=True):
     """The state that it is in now."""
     before: State | None = None
     """Its state before; null in its first event."""
-    since: Epoch | None = None
-    """When the state began; null: not known."""
+    since: StateSince = None
 
 
 class ConditionEvent(RankEvent, frozen=True, kw_only=True):
@@ -183,15 +185,17 @@ class SampledRun(Struct, frozen=True, kw_only=True):
     """The run, as `/status` names it."""
     state: State
     """As in `/status`."""
-    state_words: str = ""
+    state_words: str
     """As in `/status`."""
-    decisive_rank: int | None = None
-    """As in `/status`."""
-    compiling_since: Epoch | None = None
+    qualified_by: str | None = None
     """As in `/status`."""
     summary: str
     """As in `/status`."""
-    details: list[str] = []
+    title: str
+    """As in `/status`."""
+    subtitle: str
+    """As in `/status`."""
+    clauses: list[AnswerClause]
     """As in `/status`."""
 
 
@@ -202,30 +206,20 @@ class SampledRank(Struct, frozen=True, kw_only=True):
     """The run, as `/status` names it."""
     rank: int
     """The rank, from 0."""
-    state: State
-    """As in `/status`."""
+    state: RankState
     phase: str | None = None
     """Phase of the activity in progress; null if there is none."""
     pause: str | None = None
     """`saving` or `evaluation`; null if it does neither."""
-    silent: bool
-    """Whether the condition `silent` holds."""
-    since: Epoch | None = None
-    """When its state began; null: not known."""
-    left_seconds: Seconds | None = None
-    """`compile.estimate.left_seconds` of `/status`; null without an estimate."""
-    steps: int
-    """Steps so far."""
-    clean_steps: int = 0
-    """As in `/status`."""
+    steps: StepCount
+    clean_steps: CleanSteps
     evidence: list[str] = []
     """As in `/status`."""
     step_seconds: Seconds | None = None
     """Length of the last step."""
     a_step_seconds: Seconds | None = None
     """A step, as the sentence has it; null: not known."""
-    last_step_age_seconds: Seconds | None = None
-    """As in `/status`; null if the rank has ended."""
+    last_step_age_seconds: LastStepAge = None
     compile_seconds: Seconds
     """Compile time so far."""
     progress: Counted | None = None
@@ -295,4 +289,4 @@ CHANGES: tuple[type[Event], ...] = (
     GoneEvent,
     SourceEvent,
 )
-KINDS = tuple(one.kind for one in CHANGES)
+KINDS = tuple(item.kind for item in CHANGES)

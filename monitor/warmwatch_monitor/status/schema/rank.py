@@ -4,75 +4,50 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from warmwatch.shared.states import CONDITIONS, State
-from warmwatch_monitor.published import (
-    CompilingWorkers,
-    Epoch,
-    Joules,
+from warmwatch.shared.states import CONDITIONS
+from warmwatch_monitor.figures.compile import CompilingWorkers, Energy
+from warmwatch_monitor.figures.machine import Process
+from warmwatch_monitor.figures.rank import (
+    AgentErrors,
+    CleanSteps,
+    EndedTogether,
+    JournalUnread,
     LimitedBy,
     MemoryGrowth,
-    Number,
+    OutOfMemory,
     Place,
-    Process,
-    Seconds,
+    RankState,
     Slower,
     SlowerPeriod,
-    Trend,
-    WarmupSpan,
     WorkersMemory,
 )
+from warmwatch_monitor.figures.training import (
+    BATCHES,
+    TORCH_MEMORY,
+    AttachedAt,
+    CollectiveTimeout,
+    DataWait,
+    LastStepAge,
+    Mfu,
+    PublishedPauses,
+    PublishedSteps,
+    StateSince,
+    StepCount,
+    TypicalStep,
+    Warmup,
+)
+from warmwatch_monitor.figures.units import Epoch, Number, Seconds
 from warmwatch_monitor.status.schema.compile import Compile
 
 
-class Warmup(WarmupSpan, frozen=True, kw_only=True):
-    """The latest warm-up. Its figures are null until it has ended, and while it recompiles."""
-
-    ended: bool
-    """Whether it has ended and nothing has begun since."""
-    count: int | None = None
-    """How often the rank became warm; null if the answer comes from Prometheus."""
-    first: WarmupSpan | None = None
-    """The first one; null until it has ended."""
-
-
-class StepSeconds(Struct, frozen=True, kw_only=True):
+class StepSeconds(PublishedSteps, frozen=True, kw_only=True):
     """Lengths of steps. Median and p99 are of clean steps, within 2.5 % of the true ones."""
 
-    first: Seconds | None = None
-    """Length of step 1, from its first compile activity; without an evaluation before it. Null if
-    nothing compiled.
-    """
-    first_at: Epoch | None = None
-    """When the first step ended; null before it."""
-    last: Seconds | None = None
-    """Length of the last step."""
-    recent: Seconds | None = None
-    """The real speed: median length of the clean steps of the last 60 s, 3 to 64 of them; their
-    mean if they have several lengths in turn. As soon as 3 followed the last compile activity, only
-    those count, and right after a sudden change only the newest. With GPUs it is their wall time if
-    they only queue kernels. Null before.
-    """
-    recent_steps: int | None = None
-    """Number of steps in `recent`."""
-    settled: bool | None = None
-    """Whether `recent` is the speed: enough clean steps have come since the last compile activity,
-    and they get neither faster nor slower. Null without steps, and from Prometheus.
-    """
-    newest: Seconds | None = None
-    """If they do: the median of the newest of these steps."""
-    newest_steps: int | None = None
-    """Number of steps in `newest`."""
-    trend: Trend | None = None
-    """If they do: which of the two."""
     median: Seconds | None = None
     """Median over the whole run; null before the first clean step, and from Prometheus."""
     p99: Seconds | None = None
     """99th percentile; null before the first clean step."""
-    typical: Seconds | None = None
-    """Over the whole run: mean of the clean steps if they are similar, or if over an eighth have
-    another length than the rest (a sixteenth, if it takes over half of the time); else their
-    median. Null before the first clean step.
-    """
+    typical: TypicalStep = None
     median_low: Seconds | None = None
     """Lower bound of the median, at 97.5 %. Estimated from bins that are 5 % wide."""
     median_high: Seconds | None = None
@@ -111,43 +86,14 @@ class LongStep(Struct, frozen=True, kw_only=True):
 class Batches(Struct, frozen=True, kw_only=True):
     """Batches that DataLoaders gave to the training process."""
 
-    count: int
-    """Number of batches so far."""
-    wait_seconds: Seconds | None = None
-    """Time that the loop waited for batches; null before the first."""
+    count: Annotated[int, BATCHES]
+    wait_seconds: DataWait = None
 
 
-class Pauses(Struct, frozen=True, kw_only=True):
+class Pauses(PublishedPauses, frozen=True, kw_only=True):
     """Time that the training spent neither in steps nor compiling."""
 
-    data_seconds: Seconds | None = None
-    """Waiting for batches of DataLoaders, except in evaluations; null before the first batch."""
-    checkpoint_seconds: Seconds | None = None
-    """Saving with `torch.save` or a distributed checkpoint, the save in progress included; null if
-    this PyTorch has no hook point for it.
-    """
-    saving_since: Epoch | None = None
-    """When the save in progress began, else null."""
-    evaluations: int | None = None
-    """Evaluations that have ended; null before the first is reported."""
-    evaluation_seconds: Seconds | None = None
-    """Evaluating, the evaluation in progress included; null before the first is reported."""
-    evaluation_batch_seconds: Seconds | None = None
-    """Mean time per batch of the evaluations in which nothing compiled; null before the first one
-    with batches of a DataLoader.
-    """
-    before_seconds: Seconds | None = None
-    """Saving and evaluating before the first compile activity, or before the end of step 1 if that
-    came earlier.
-    """
-    warmup_seconds: Seconds | None = None
-    """Saving and evaluating between the compile activities of the first warm-up, which its length
-    includes.
-    """
-    evaluating_since: Epoch | None = None
-    """When the evaluation in progress began, else null."""
-    between_cells_since: Epoch | None = None
-    """When the last notebook cell ended; null while one runs, and outside notebooks."""
+    data_seconds: DataWait = None
 
 
 class Cost(Struct, frozen=True, kw_only=True):
@@ -196,11 +142,12 @@ class End(Struct, frozen=True, kw_only=True):
     signal: str | None = None
     """Name of the signal that killed it, such as `SIGABRT`; null if none did, or if it is unknown.
     """
-    out_of_memory: bool | None = None
-    """Whether the kernel killed it because memory ran out; null if that is unknown."""
-    ended_together: bool | None = None
-    """Whether all ranks of the run ended within seconds; null with one rank, or if that is unknown.
-    """
+    out_of_memory: OutOfMemory = None
+    phase: str | None = None
+    """Phase of the compile activity in which it ended, `other` if unknown; null without any."""
+    compiling_since: Epoch | None = None
+    """When that activity began; null without any."""
+    ended_together: EndedTogether = None
 
 
 class Worth(Struct, frozen=True, kw_only=True):
@@ -210,10 +157,7 @@ class Worth(Struct, frozen=True, kw_only=True):
     """Tokens per second in clean steps; null without `tokens_per_step`."""
     samples_per_second: Number | None = None
     """Samples per second in clean steps; null without `samples_per_step`."""
-    mfu_ratio: Number | None = None
-    """Model FLOPs utilization of clean steps: the operations of a step, over its length, over what
-    the rank's GPUs can do; null if one of these is unknown.
-    """
+    mfu_ratio: Mfu = None
     tokens_per_step: int | None = None
     """As set by the user or the framework."""
     samples_per_step: int | None = None
@@ -254,17 +198,6 @@ class Condition(Struct, frozen=True, kw_only=True):
     """What to do about it; null if that is not known."""
 
 
-class Energy(Struct, frozen=True, kw_only=True):
-    """Energy of the rank's GPUs since this monitor first saw the rank."""
-
-    compile_joules: Joules | None = None
-    """Energy while it compiled; null if not measured."""
-    covered_seconds: Seconds
-    """Compile time that `compile_joules` covers: less than all if the monitor started late."""
-    joules_per_clean_step: Joules | None = None
-    """Mean energy of a clean step."""
-
-
 class TorchMemory(Struct, frozen=True, kw_only=True):
     """Memory of CUDA's caching allocator over the process's devices. Read rarely."""
 
@@ -285,16 +218,11 @@ class Rank(Struct, frozen=True, kw_only=True):
 
     rank: int
     """Its number in the run, as set by the launcher."""
-    state: State
-    """What it does."""
-    attached_at: Epoch | None = None
-    """When its agent attached."""
-    since: Epoch | None = None
-    """When that state began; null if it is unknown."""
-    steps: int
-    """Training steps so far."""
-    clean_steps: int
-    """Consecutive clean steps, up to now."""
+    state: RankState
+    attached_at: AttachedAt = None
+    since: StateSince = None
+    steps: StepCount
+    clean_steps: CleanSteps
     compile: Compile
     """What the compiler does and did."""
     warm_by: Annotated[
@@ -305,8 +233,7 @@ class Rank(Struct, frozen=True, kw_only=True):
     """
     warmup: Warmup
     """Its warm-ups."""
-    last_step_age_seconds: Seconds | None = None
-    """Since the last step; null before the first and once the rank has ended."""
+    last_step_age_seconds: LastStepAge = None
     step_seconds: StepSeconds
     """Lengths of its steps."""
     long_steps: list[LongStep]
@@ -351,8 +278,7 @@ class Rank(Struct, frozen=True, kw_only=True):
     """The host that it runs on."""
     attempt: int | None = None
     """Restarts of the run by its launcher, from 0; recompiles are in ``compile``."""
-    collective_timeout_seconds: Seconds | None = None
-    """Shortest timeout of its process groups' collectives; null if it has none."""
+    collective_timeout_seconds: CollectiveTimeout = None
     collective_backend: str | None = None
     """Of that process group, such as `nccl`."""
     alive: bool
@@ -361,12 +287,6 @@ class Rank(Struct, frozen=True, kw_only=True):
     """How it ended; null while it has not."""
     process: Process | None = None
     """What the host measures of the process; null if the host does not see it."""
-    agent_errors: int | None = None
-    """Errors of the agent itself, which it caught."""
-    journal_unread_bytes: int | None = None
-    """Bytes of its journal that the monitor has not read yet, or skips because it is too long.
-    Unless it is 0, the lists of compilations, recompiles, graph breaks and functions, and sums over
-    them, are incomplete.
-    """
-    torch_memory_bytes: TorchMemory | None = None
-    """Memory of CUDA's allocator; null before CUDA is initialized, and without statistics."""
+    agent_errors: AgentErrors = None
+    journal_unread_bytes: JournalUnread = None
+    torch_memory_bytes: Annotated[TorchMemory | None, TORCH_MEMORY] = None

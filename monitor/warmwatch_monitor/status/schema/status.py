@@ -7,32 +7,30 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from warmwatch.shared.states import State
-from warmwatch_monitor.published import (
-    Epoch,
+from warmwatch_monitor.figures.clauses import AnswerClause
+from warmwatch_monitor.figures.compile import Workers
+from warmwatch_monitor.figures.machine import (
+    CLOCKS,
+    ECC_ERRORS,
     ExportHealth,
     GpuValues,
     Host,
-    Joules,
-    LimitedBy,
-    Number,
     Refusal,
-    Seconds,
     SourceHealth,
-    Spread,
-    Workers,
 )
+from warmwatch_monitor.figures.rank import LimitedBy, Spread
+from warmwatch_monitor.figures.training import WorldSize
+from warmwatch_monitor.figures.units import Epoch, Joules, Number, Seconds
 from warmwatch_monitor.status.schema.rank import Rank
 
 
 class Gpu(GpuValues, frozen=True, kw_only=True):
     """A GPU, or a MIG device. What it does not support is null."""
 
-    clocks_hertz: dict[str, Number] | None = None
-    """Clocks by domain, hertz."""
+    clocks_hertz: Annotated[dict[str, Number] | None, CLOCKS] = None
     throttled: list[str] | None = None
     """Why the clocks are reduced now; empty: they are not."""
-    ecc_errors: dict[str, int] | None = None
-    """ECC errors by kind, since the driver was loaded."""
+    ecc_errors: Annotated[dict[str, int] | None, ECC_ERRORS] = None
     age: Seconds
     """Time since this was read."""
 
@@ -82,14 +80,14 @@ class Run(Struct, frozen=True, kw_only=True):
     """The owner's uid in the monitor's user namespace."""
     state: State
     """State of its least advanced living rank."""
-    state_words: str = ""
+    state_words: str
     """The state with the condition that qualifies it, as in `warm but slower`; `detached` if it was
-    detached. Empty from a daemon that does not send it.
+    detached.
     """
-    decisive_rank: int | None = None
-    """The rank that decides the state, which `summary` describes; null from a daemon that does not
-    send it.
-    """
+    qualified_by: str | None = None
+    """The condition that qualifies a warm or eager state, as in `warm but slower`; null if none."""
+    decisive_rank: int
+    """The rank that decides the state, which `summary` describes."""
     compiling: bool | None = None
     """Whether any living rank compiles; null if none lives."""
     compiling_since: Epoch | None = None
@@ -105,8 +103,12 @@ class Run(Struct, frozen=True, kw_only=True):
     summary: str
     """The answer for this run, in one sentence of at most 120 characters. A long name is shortened.
     """
-    details: list[str] = []
-    """Other facts, one clause each, the most important first. None of them is in `summary`."""
+    title: str
+    """State and most important figure: `warm, 36 ms a step`."""
+    subtitle: str
+    """`summary` without the name and without what `title` has."""
+    clauses: list[AnswerClause]
+    """The answer for this run, by kind, the most important first."""
     limited_by: LimitedBy | None = None
     """What limits its speed while it is warm or eager: of the rank that the others wait for, else
     of most ranks. The last evidence has which rank or how many it is, if not all. Null if that is
@@ -116,8 +118,7 @@ class Run(Struct, frozen=True, kw_only=True):
     """Compile time multiplied by GPUs, of all ranks; null if no rank reports a GPU."""
     compile_joules: Joules | None = None
     """Energy of the ranks' GPUs while they compiled; null if none was measured."""
-    world_size: int | None = None
-    """Number of ranks of the whole run, as set by the launcher."""
+    world_size: WorldSize = None
     missing_ranks: list[int]
     """Ranks that are not seen here, the first 100."""
     missing_ranges: list[tuple[int, int]]
@@ -179,7 +180,7 @@ class Status(Struct, frozen=True, kw_only=True):
     schema_version: int
     """1. Within a version, no key changes its meaning."""
     at: Epoch | None = None
-    """When the poll of the records began that this answer rests on; null without one."""
+    """When the poll of the records for this answer began; null without one."""
     compiling: bool | None = None
     """Whether any living rank has compile activity now; null if no rank lives."""
     warm: bool | None = None
@@ -210,11 +211,10 @@ class Status(Struct, frozen=True, kw_only=True):
     """Records in these directories that cannot be read."""
     more_refusals: int
     """Number of refusals that are not listed."""
-    unread_records: int | None = None
-    """Number of records that have not been read yet; null if the daemon does not count them."""
-    left_out: LeftOut | None = None
-    """What this answer leaves out, because it exceeds a budget; null from a daemon without budgets.
-    """
+    unread_records: int
+    """Number of records that have not been read yet."""
+    left_out: LeftOut
+    """What this answer leaves out, because it exceeds a budget."""
     left_out_uids: list[int] = []
     """Uids of users whose records are left out, 100 at most. Only their runs may exist without
     being listed, unless `incomplete` gives another reason.

@@ -7,7 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from warmwatch.shared.phrases import counted, duration, exact_length, place, step_length
+from msgspec import Struct
+
+from warmwatch.shared.breaks import break_remedy
+from warmwatch.shared.fallbacks import FLEX, REMEDIES
+from warmwatch.shared.phrases import counted, duration, place, took
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import (
     LONG_COMPILE_FLOOR_NS,
@@ -15,18 +19,13 @@ from warmwatch.shared.verdict import (
     THRASHING_STEPS,
     THRASHING_WINDOW,
 )
+from warmwatch_monitor.figures.clauses import Kind
 from warmwatch_monitor.model import Compiler, Fallback, Figures, RankView, Recordings, Slower, Spill
-from warmwatch_monitor.output.amounts import own_words, percent, size, took
-from warmwatch_monitor.output.summary import Importance
+from warmwatch_monitor.output.amounts import own_words, percent, size
+from warmwatch_monitor.output.summary import Clause, Words, begin
 from warmwatch_monitor.status.schema.compile import Inefficiency
-from warmwatch_monitor.status.words.breaks import break_remedy
-from warmwatch_monitor.status.words.fallbacks import (
-    CALL_COMPILED,
-    FLEX,
-    fallback,
-    remedy_of_fallback,
-    unfused,
-)
+from warmwatch_monitor.status.words.caching import bypasses, strict_exports
+from warmwatch_monitor.status.words.fallbacks import fallback, remedy_of_fallback, unfused
 from warmwatch_monitor.status.words.nothing import workers_at_work
 from warmwatch_monitor.status.words.progress import slower_than_before
 from warmwatch_monitor.status.words.repeating import (
@@ -50,21 +49,21 @@ _SPILLED = 16  # registers: as many as Inductor accepts in a configuration that 
 _SIZES = 3  # of a graph's inputs: a training, its last batch and an evaluation have three
 
 
-def long_compile(view: RankView) -> str:
+def long_compile(view: RankView) -> Words:
     """``one compilation takes 12 min, the longest before took 48 s; nothing of it is busy...``."""
     activity = view.figures.compile.open
     took = f" takes {duration(activity.seconds)}" if activity else " takes too long"
-    return "; ".join(filter(None, [f"one compilation{took}, {_against(view)}", at_work(view)]))
+    return begin(f"one compilation{took}, {_against(view)}", at_work(view))
 
 
-def too_long(view: RankView) -> str:
+def too_long(view: RankView) -> Words:
     """The same after a head with a duration: ``too long: the longest before...``, if that is the
     duration of this compilation.
     """
     activity, shown = view.figures.compile.open, view.figures.progress.stretch
     if activity and shown and duration(shown.seconds) != duration(activity.seconds):
         return long_compile(view)
-    return "; ".join(filter(None, [f"too long: {_against(view)}", at_work(view)]))
+    return begin(f"too long: {_against(view)}", at_work(view))
 
 
 def _against(view: RankView) -> str:
@@ -83,9 +82,9 @@ def at_work(view: RankView) -> str:
         return ""
     if process.stopped:
         return "its process is stopped"
-    if stopped := next((one for one in process.compilers if one.stopped), None):
+    if stopped := next((compiler for compiler in process.compilers if compiler.stopped), None):
         return f"{_named(stopped)} is stopped: it hangs until it is let go on"
-    if busy := next((one for one in process.compilers if one.busy), None):
+    if busy := next((compiler for compiler in process.compilers if compiler.busy), None):
         return f"{_named(busy)} is busy ({duration(busy.cpu_seconds)} of CPU): it works, or loops"
     if process.workers_busy:
         return f"{counted(process.workers_busy, 'compile worker')} busy: it works, or loops"
@@ -97,88 +96,62 @@ def at_work(view: RankView) -> str:
     return ""
 
 
-def _named(one: Compiler) -> str:
-    return f"{one.name} (pid {one.pid})"
+def _named(compiler: Compiler) -> str:
+    return f"{compiler.name} (pid {compiler.pid})"
 
 
-# A condition that is not listed is an Importance.NOTE.
-IMPORTANCE = {
-    "long_compile": Importance.ATTENTION,
-    "thrashing": Importance.ATTENTION,
-    "fallback": Importance.ATTENTION,
-    "nothing_captured": Importance.ATTENTION,
-    "never_compiled": Importance.ATTENTION,
-    "uncompiled_calls": Importance.ATTENTION,
-    "workers_memory": Importance.ATTENTION,
-    "workers_compile": Importance.ATTENTION,
-}
-# A headline without enough room omits the part of a condition's words after this separator.
-SHORT_BEFORE = {
-    "long_compile": "; ",
-    "unknown": ": ",
-    "cudagraph_skipped": ": ",
-    "workers_memory": "; ",
-    "workers_compile": "; ",
-    "fallback": " since step |: ",  # not " (": a function has its file in parentheses
-}
+def conditions(view: RankView) -> dict[str, Clause]:
+    """Every condition that holds for ``view``, in the verdict's order."""
+    return {name: _CONDITIONS[name].clause(view) for name in view.judgement.conditions}
 
 
-def conditions(view: RankView) -> list[tuple[str, str]]:
-    """Name and clause of every condition that holds for ``view``, in the verdict's order."""
-    return [(name, _words(name, view)) for name in view.judgement.conditions]
-
-
-def short_conditions(view: RankView) -> list[tuple[str, str]]:
+def conditions_beyond(view: RankView) -> dict[str, Clause]:
     """The same, for use after a head with the compile time of ``view``."""
-    return [
-        (name, too_long(view) if name == "long_compile" else _words(name, view))
-        for name in view.judgement.conditions
-    ]
+    clauses = conditions(view)
+    if "long_compile" in clauses:
+        clauses["long_compile"] = _Condition(too_long).clause(view)
+    return clauses
 
 
 def remedy_of(name: str, view: RankView) -> str | None:
     """What to do about a condition that holds; ``None`` if that does not follow from its words."""
-    find = _REMEDIES.get(name)
-    return find(view.figures) if find else None
+    remedy = _CONDITIONS[name].remedy
+    return remedy(view.figures) if remedy else None
 
 
-def _words(name: str, view: RankView) -> str:
-    of_view = _OF_VIEW.get(name)
-    return of_view(view) if of_view else _WORDS[name](view.figures)
-
-
-def _thrashing(figures: Figures) -> str:
-    if words := repeating(figures):
-        return words
+def _thrashing(figures: Figures) -> Words:
+    if clause := repeating(figures):
+        return clause
     touched = figures.steps.touched_lately
     if touched is None:
-        return f"thrashing: {THRASHING_STEPS} or more of the last {THRASHING_WINDOW} steps compiled"
+        several = f"{THRASHING_STEPS} or more of the last {THRASHING_WINDOW} steps"
+        return begin(f"thrashing: {several} compiled")
     last = min(THRASHING_WINDOW, figures.steps.count)
     if failed := _failed_lately(figures):
-        return f"{touched} of the last {last} steps compiled in vain: {failed}"
+        return begin(f"{touched} of the last {last} steps compiled in vain", failed, ": ")
     reasons = Counter(c.category for c in figures.log.compilations if c.category)
     most = reasons.most_common(1)[0][0] if reasons else ""
     what = "another module of the same class" if most == NEW_INSTANCE else most
     lead = f", mostly for {what}" if what else ""
-    remedies = (remedy(one) for one in reversed(figures.log.varying))
-    because = next((f" ({words})" for words in remedies if words), "")
-    return f"thrashing: {touched} of the last {last} steps compiled{lead}{because}"
+    remedies = (remedy(dim) for dim in reversed(figures.log.varying))
+    because = next((f" ({clause.text})" for clause in remedies if clause), "")
+    return begin(f"thrashing: {touched} of the last {last} steps compiled{lead}", because, "")
 
 
-def background(view: RankView) -> str:
+def background(view: RankView) -> Words:
     """That another thread compiles, and whether the steps go on meanwhile."""
     figures = view.figures
     took = figures.compile.background_for_seconds
     since = "" if took is None else f" for {duration(took)}"
     clause = f"another thread compiles in the background{since}"
     if view.judgement.clean_steps or not figures.steps.count:
-        return f"{clause}; steps do not wait for it"
+        return begin(clause, "steps do not wait for it")
     quiet = figures.progress.quiet_seconds
-    return f"{clause}; no step for {duration(quiet)}, which may wait for it"
+    return begin(clause, f"no step for {duration(quiet)}, which may wait for it")
 
 
-def _unknown(_figures: Figures) -> str:
-    return "Inductor compiles asynchronously: when it has ended cannot be seen"
+def _unknown(_figures: Figures) -> Words:
+    return begin("Inductor compiles asynchronously", "when it has ended cannot be seen", ": ")
 
 
 def nothing_captured(figures: Figures) -> tuple[str, str]:
@@ -188,56 +161,65 @@ def nothing_captured(figures: Figures) -> tuple[str, str]:
     """
     breaks = _breaks(figures)
     failures = figures.compile.failures or 0
-    if failures and failures >= (figures.compile.compilations or {}).get("forward", 0):
-        known = "; ".join(filter(None, (f"{failures}{_failure(figures)}", breaks)))
-        return "every compilation failed", known
+    if failures and failures >= (figures.compile.compilations_by_kind or {}).get("forward", 0):
+        name = "; ".join(filter(None, (f"{failures}{_failure(figures)}", breaks)))
+        return "every compilation failed", name
     because = [breaks, f"{counted(failures, 'compilation')} failed" if failures else ""]
     return "Dynamo captured nothing", "; ".join(filter(None, because))
 
 
 def remedy_of_nothing_captured(figures: Figures) -> str:
     """What failed, or what breaks the graphs."""
-    failed_ones = [one for one in figures.log.compilations if one.failure]
+    failed_ones = [compilation for compilation in figures.log.compilations if compilation.failure]
     if failed_ones and len(failed_ones) == len(figures.log.compilations):
-        return remedy_of_failure(failed_ones[-1].name, failed_ones[-1].failure_hint)
-    known = filter(None, map(break_remedy, figures.log.breaks))
-    return next(known, None) or (
-        "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows where). With "
+        last = failed_ones[-1]
+        return remedy_of_failure(last.name, last.failure_hint, last.failure)
+    breaks = figures.log.breaks
+    generator = (
+        break_remedy(graph_break.reason, graph_break.hint, library=graph_break.library)
+        for graph_break in breaks
+    )
+    return next(filter(None, generator), None) or (
+        "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows where); with "
         "DistributedDataParallel around a container of PyTorch (Sequential), compile the "
         "container before you wrap it."
     )
 
 
-def _nothing_captured(figures: Figures) -> str:
+def _nothing_captured(figures: Figures) -> Words:
     """``Dynamo captured nothing: this is eager speed (3 graph breaks: ...)``."""
-    words, why = nothing_captured(figures)
-    if figures.steps.repeated:  # each step compiles in vain, which is far slower than eager
-        return f"{words}{f' ({why})' if why else ''}"
-    return f"{words}: this is eager speed{f' ({why})' if why else ''}"
+    text, why = nothing_captured(figures)
+    if not figures.steps.repeated:  # else each step compiles in vain: far slower than eager
+        text = f"{text}: this is eager speed"
+    return begin(text, f" ({why})" if why else "", "")
 
 
 def _breaks(figures: Figures) -> str:
     breaks = figures.compile.graph_breaks
     if not breaks:
         return ""
-    known = figures.log.breaks
-    lead = ": " if len(known) == 1 else ", the first: "  # others may have another reason
-    first = f"{lead}{own_words(known[0].reason, 60)}" if known else ""
+    graph_breaks = figures.log.breaks
+    lead = ": " if len(graph_breaks) == 1 else ", the first: "  # others may have another reason
+    first = f"{lead}{own_words(graph_breaks[0].reason, 60)}" if graph_breaks else ""
     return f"{counted(breaks, 'graph break')}{first}"
 
 
 def _failure(figures: Figures) -> str:
     """``: Unsupported: Data-dependent branching``, the last that is known."""
-    known = [one for one in figures.log.compilations if one.failure]
-    return f": {failure(known[-1].failure, known[-1].failure_reason)}" if known else ""
+    compilations = [compilation for compilation in figures.log.compilations if compilation.failure]
+    return (
+        f": {failure(compilations[-1].failure, compilations[-1].failure_reason)}"
+        if compilations
+        else ""
+    )
 
 
 def _failed_lately(figures: Figures) -> str:
     """``14 compilations failed: RuntimeError``; empty where most of the last ones did not."""
     last, failures = figures.log.compilations, figures.compile.failures or 0
-    if 2 * sum(one.failure is not None for one in last) <= len(last):
+    if 2 * sum(compilation.failure is not None for compilation in last) <= len(last):
         return ""
-    backward = all(one.kind == "backward" for one in last if one.failure)
+    backward = all(compilation.kind == "backward" for compilation in last if compilation.failure)
     noun = "backward compilation" if backward else "compilation"
     return f"{counted(failures, noun)} failed{_failure(figures)}"
 
@@ -247,164 +229,182 @@ def failed(figures: Figures) -> str:
     return f"{counted(figures.compile.failures or 0, 'compilation')} failed{_failure(figures)}"
 
 
-def slower(view: RankView) -> str:
+def slower(view: RankView) -> Words:
     """``slower: 400 ms a step since step 301 (24 ms before, 17x); load 8.9 on 2 CPUs``."""
     if view.slower is None:  # a Prometheus server that has not scraped the numbers
-        return "slower than before"
-    why = slower_causes(view.slower)
-    return f"slower: {slower_speed(view.slower)}" + (f"; {why}" if why else "")
+        return begin("slower than before")
+    since, speed = slower_since(view.slower), f"slower: {took(view.slower.seconds)} a step"
+    whole = begin(f"{speed} {since.text}", slower_causes(view.slower)).text
+    return Words(whole, f"{speed} {since.short}".rstrip())
 
 
-def slower_speed(known: Slower) -> str:
-    """``400 ms a step since step 301 (24 ms before, 17x)``."""
-    since = "" if known.since_step is None else f" since step {known.since_step + 1}"
-    before = f"({step_length(known.before)} before, {float(f'{known.ratio:.2g}'):g}x)"
-    return f"{step_length(known.seconds)} a step{since} {before}"
+def slower_since(slower: Slower) -> Words:
+    """``since step 301 (24 ms before, 17x)``."""
+    since = "" if slower.since_step is None else f"since step {slower.since_step + 1}"
+    before = f"({took(slower.before)} before, {float(f'{slower.ratio:.2g}'):g}x)"
+    return Words(f"{since} {before}".lstrip(), since)
 
 
-def slower_causes(known: Slower) -> str:
+def slower_causes(slower: Slower) -> str:
     """Known differences; empty if none are known on this host."""
-    if known.causes is None:
+    if slower.causes is None:
         return ""
-    return ", ".join(known.causes) or "no known cause"
+    return ", ".join(slower.causes) or "no known cause"
 
 
-def memory_growing(view: RankView) -> str:
+def memory_growing(view: RankView) -> Words:
     """``host memory grows by 4.2 MB a step since step 300 (240 MB so far, used up in 2 h)``."""
-    known = view.memory_growth
-    if known is None:  # a Prometheus server has no numbers
-        return "memory grows steadily"
-    what = "GPU memory" if known.of == "gpu" else "host memory"
-    left = None if known.left_seconds is None else f", used up in {took(known.left_seconds)}"
-    so_far = f"({size(known.grown_bytes)} so far{left or ''})"
-    text = f"{what} grows by {size(known.bytes_per_step)} a step since step {known.since_step}"
-    names, more = ", ".join(f"`{name}`" for name in known.recompiled[:3]), len(known.recompiled) - 3
+    growth = view.memory_growth
+    if growth is None:  # a Prometheus server has no numbers
+        return begin("memory grows steadily")
+    what = "GPU memory" if growth.of == "gpu" else "host memory"
+    left = None if growth.left_seconds is None else f", used up in {took(growth.left_seconds)}"
+    so_far = f"({size(growth.grown_bytes)} so far{left or ''})"
+    text = f"{what} grows by {size(growth.bytes_per_step)} a step since step {growth.since_step}"
+    names, more = (
+        ", ".join(f"`{name}`" for name in growth.recompiled[:3]),
+        len(growth.recompiled) - 3,
+    )
     names += f" and {more} more" if more > 0 else ""
-    return f"{text} {so_far}" + (f"; {names} compiled then" if names else "")
+    return begin(text, f"{so_far}{f'; {names} compiled then' if names else ''}", " ")
 
 
-def workers_memory(view: RankView) -> str:
+def workers_memory(view: RankView) -> Words:
     """``93 % of 64 GB memory (cgroup limit) is used; 32 compile workers hold 41 GB``."""
-    known = view.workers_memory
-    if known is None:
-        return "nearly all memory is used, much of it by compile workers"
-    limit = " (cgroup limit)" if known.cgroup else ""
-    share = f"{100 * known.used_bytes / known.limit_bytes:.0f} %"
-    held = f"{counted(known.workers, 'compile worker')} hold {size(known.workers_bytes)}"
+    memory = view.workers_memory
+    if memory is None:
+        return begin("nearly all memory is used, much of it by compile workers")
+    limit = " (cgroup limit)" if memory.cgroup else ""
+    share = f"{100 * memory.used_bytes / memory.limit_bytes:.0f} %"
+    held = f"{counted(memory.workers, 'compile worker')} hold {size(memory.workers_bytes)}"
     fewer = "TORCHINDUCTOR_COMPILE_THREADS sets their number"
-    return f"{share} of {size(known.limit_bytes)} memory{limit} is used; {held}; {fewer}"
+    used = f"{share} of {size(memory.limit_bytes)} memory{limit} is used"
+    return begin(used, f"{held}; {fewer}")
 
 
 # Each worker is a process of its own, which compiles for itself.
 WORKERS_REMEDY = "persistent_workers=True keeps them; or compile in the training process"
 
 
-def workers_compile(view: RankView) -> str:
+def workers_compile(view: RankView) -> Words:
     """``4 DataLoader workers compile `aug` for 12 s; persistent_workers=True keeps them...``."""
-    known = view.figures.loader_workers
-    if known is None:
-        return f"DataLoader workers compile; {WORKERS_REMEDY}"
+    workers = view.figures.loader_workers
+    if workers is None:
+        return begin("DataLoader workers compile", WORKERS_REMEDY)
     if view.judgement.compiling:  # the head of the sentence has the rest
-        return f"each worker compiles for itself; {WORKERS_REMEDY}"
+        return begin("each worker compiles for itself", WORKERS_REMEDY)
     if now := workers_at_work(view.figures):
-        return f"{now} for {duration(known.for_seconds or 0.0)}; {WORKERS_REMEDY}"
-    what = f" {place(known.name)}" if known.name else ""
-    have = f"{counted(known.processes, 'DataLoader worker')} have compiled{what}"
-    return f"{have}, each anew, {duration(known.seconds)} in all; {WORKERS_REMEDY}"
+        return begin(f"{now} for {duration(workers.for_seconds or 0.0)}", WORKERS_REMEDY)
+    what = f" {place(workers.name)}" if workers.name else ""
+    have = f"{counted(workers.processes, 'DataLoader worker')} have compiled{what}"
+    return begin(f"{have}, each anew, {duration(workers.seconds)} in all", WORKERS_REMEDY)
 
 
-_OF_VIEW: dict[str, Callable[[RankView], str]] = {
-    "long_compile": long_compile,
-    "background": background,
-    "slower": slower,
-    "memory_growing": memory_growing,
-    "workers_memory": workers_memory,
-    "workers_compile": workers_compile,
-}
-
-
-def silent(figures: Figures) -> str:
+def silent(figures: Figures) -> Words:
     """``no step for 38 s (usually 53 ms)``."""
     age, usual = figures.progress.last_step_age_seconds, figures.steps.length
-    usually = f" (usually {step_length(usual)})" if usual else ""
-    return f"no step for {duration(age or 0.0)}{usually}"
+    usually = f" (usually {took(usual)})" if usual else ""
+    return begin(f"no step for {duration(age or 0.0)}", usually, "")
 
 
-_WORDS: dict[str, Callable[[Figures], str]] = {
-    "thrashing": _thrashing,
-    "fallback": fallback,
-    "unknown": _unknown,
-    "nothing_captured": _nothing_captured,
-    "never_compiled": lambda figures: ": ".join(never_compiled(figures)),
-    "cudagraph_skipped": cudagraph_skipped,
-    "slower_than_before": slower_than_before,
-    "uncompiled_calls": uncompiled_calls,
-    "silent": silent,
-}
+def exiting(view: RankView) -> Words:
+    """``exiting after 400 steps: its program has ended``."""
+    title = f"exiting after {counted(view.figures.steps.count, 'step')}"
+    return begin(title, "its program has ended", ": ")
 
 
-_REMEDIES: dict[str, Callable[[Figures], str | None]] = {
-    "thrashing": remedy_of_repeating,
-    "fallback": remedy_of_fallback,
-    "nothing_captured": remedy_of_nothing_captured,
-    "never_compiled": remedy_of_never_compiled,
+class _Condition(Struct, frozen=True):
+    words: Callable[[RankView], Words]
+    kind: Kind = Kind.ATTENTION
+    remedy: Callable[[Figures], str | None] | None = None
+
+    def clause(self, view: RankView) -> Clause:
+        clause = self.words(view)
+        return Clause(clause.text, self.kind, clause.short)
+
+
+def _of(words: Callable[[Figures], Words]) -> Callable[[RankView], Words]:
+    return lambda view: words(view.figures)
+
+
+_CONDITIONS = {
+    "long_compile": _Condition(long_compile),
+    "thrashing": _Condition(_of(_thrashing), remedy=remedy_of_repeating),
+    "fallback": _Condition(_of(fallback), remedy=remedy_of_fallback),
+    "unknown": _Condition(_of(_unknown), Kind.NOTE),
+    "background": _Condition(background, Kind.NOTE),
+    "nothing_captured": _Condition(_of(_nothing_captured), remedy=remedy_of_nothing_captured),
+    "never_compiled": _Condition(
+        lambda view: begin(*never_compiled(view.figures), ": "), remedy=remedy_of_never_compiled
+    ),
+    "cudagraph_skipped": _Condition(_of(cudagraph_skipped), Kind.NOTE),
+    "slower_than_before": _Condition(_of(slower_than_before), Kind.NOTE),
+    "uncompiled_calls": _Condition(_of(uncompiled_calls)),
+    "silent": _Condition(_of(silent), Kind.NOTE),
+    "slower": _Condition(slower, Kind.NOTE),
+    "memory_growing": _Condition(memory_growing, Kind.NOTE),
+    "workers_memory": _Condition(workers_memory),
+    "workers_compile": _Condition(workers_compile),
+    "exiting": _Condition(exiting, Kind.NOTE),
 }
 
 
 def inefficiencies(figures: Figures) -> tuple[list[Inefficiency], int]:
-    """Compiled code that runs slower than it could, and how many more there are.
+    """Compiled code that runs slower than it could or compiles too often; how many more there are.
 
     The most expensive of each kind come first.
     """
     log = figures.log
-    spills = sorted(log.spills, key=lambda one: (-(one.seconds or 0.0), -one.registers))
-    sizes = sorted(log.recordings, key=lambda one: -max(one.sizes))
-    found: tuple[list[Inefficiency], ...] = (
-        [_unfused(one) for one in log.fallbacks if one.setting == FLEX],
-        [_spilled(one, figures.steps.length) for one in spills if one.registers > _SPILLED],
-        [_recorded(one) for one in sizes if max(one.sizes) > _SIZES],
+    spills = sorted(log.spills, key=lambda spill: (-(spill.seconds or 0.0), -spill.registers))
+    sizes = sorted(log.recordings, key=lambda recording: -max(recording.sizes))
+    groups: tuple[list[Inefficiency], ...] = (
+        [_unfused(fallback) for fallback in log.fallbacks if fallback.setting == FLEX],
+        [_spilled(spill, figures.steps.length) for spill in spills if spill.registers > _SPILLED],
+        [_recorded(size) for size in sizes if max(size.sizes) > _SIZES],
+        strict_exports(figures),
+        bypasses(figures),
     )
-    listed = [one for kind in found for one in kind[:_MOST]]
-    return listed, sum(map(len, found)) - len(listed)
+    listed = [inefficiency for kind in groups for inefficiency in kind[:_MOST]]
+    return listed, sum(map(len, groups)) - len(listed)
 
 
-def _unfused(one: Fallback) -> Inefficiency:
+def _unfused(fallback: Fallback) -> Inefficiency:
     return Inefficiency(
         kind="flex_attention",
-        called=_label(place(one.name, one.file, one.line)),
-        bytes=one.score_bytes,
-        words=unfused(one),
-        advice=CALL_COMPILED,
+        called=_label(place(fallback.name, fallback.file, fallback.line)),
+        bytes=fallback.score_bytes,
+        words=unfused(fallback).text,
+        advice=REMEDIES[FLEX],
     )
 
 
-def _spilled(one: Spill, step: float | None) -> Inefficiency:
+def _spilled(spill: Spill, step: float | None) -> Inefficiency:
     launch = ""
-    if one.seconds is not None:
-        share = f" ({percent(one.seconds / step)} of a step)" if step else ""
-        launch = f"; one launch takes {exact_length(one.seconds)}{share}"
+    if spill.seconds is not None:
+        share = f" ({percent(spill.seconds / step)} of a step)" if step else ""
+        launch = f"; one launch takes {took(spill.seconds)}{share}"
     return Inefficiency(
         kind="register_spills",
-        called=one.kernel,
-        count=one.registers,
-        seconds=one.seconds,
-        words=f"kernel `{one.kernel}` spills {one.registers} registers of each thread{launch}",
+        called=spill.kernel,
+        count=spill.registers,
+        seconds=spill.seconds,
+        words=f"kernel `{spill.kernel}` spills {spill.registers} registers of each thread{launch}",
         advice="A kernel of your own: smaller blocks, or more num_warps. One of Inductor's: a "
         "lower torch._inductor.config.max_fusion_size splits it.",
     )
 
 
-def _recorded(one: Recordings) -> Inefficiency:
-    where = place(one.name, one.file, one.line)
-    grown = f", {size(one.grown_bytes)} reserved meanwhile" if one.grown_bytes else ""
+def _recorded(recordings: Recordings) -> Inefficiency:
+    where = place(recordings.name, recordings.file, recordings.line)
+    grown = f", {size(recordings.grown_bytes)} reserved meanwhile" if recordings.grown_bytes else ""
     return Inefficiency(
         kind="cudagraph_sizes",
         called=_label(where),
-        count=max(one.sizes),
-        seconds=one.seconds,
-        bytes=one.grown_bytes,
-        words=f"CUDA graphs of {where or 'a function'} for {max(one.sizes)} sizes: "
-        f"{counted(one.recorded, 'recording')} in {took(one.seconds)}{grown}",
+        count=max(recordings.sizes),
+        seconds=recordings.seconds,
+        bytes=recordings.grown_bytes,
+        words=f"CUDA graphs of {where or 'a function'} for {max(recordings.sizes)} sizes: "
+        f"{counted(recordings.recorded, 'recording')} in {took(recordings.seconds)}{grown}",
         advice="Pad inputs to a few sizes, or set "
         "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs.",
     )

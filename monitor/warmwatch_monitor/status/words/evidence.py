@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from warmwatch.shared.phrases import counted, duration, exact_length, place, step_length
+from warmwatch.shared.phrases import counted, duration, place, took
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import Figures, LongStep, Place, RankView
-from warmwatch_monitor.output.amounts import IN_PROGRESS, limited, size
+from warmwatch_monitor.output.amounts import limited, size
 from warmwatch_monitor.status.words import gpus, requested
 from warmwatch_monitor.status.words.conditions import conditions, failed, inefficiencies
 from warmwatch_monitor.status.words.progress import baseline_measured, pause_evidence, throughput
@@ -20,37 +20,37 @@ _MORE_BATCHES = 3
 _RECORDS_SETTING = "log_compilation_metrics"
 
 
-def words(one: LongStep) -> str:
-    """``step 400 came after 41.0 s, 36 ms are usual: 38.0 s of it saving a checkpoint``."""
-    head = f"step {one.step} came after {exact_length(one.seconds)}"
-    usual = f", {step_length(one.usual_seconds)} are usual"
-    return f"{head}{usual}: {', '.join(_causes(one))}"
+def words(step: LongStep) -> str:
+    """``step 400 came after 41 s, 36 ms are usual: 38 s of it saving a checkpoint``."""
+    head = f"step {step.step} came after {took(step.seconds)}"
+    usual = f", {took(step.usual_seconds)} are usual"
+    return f"{head}{usual}: {', '.join(_causes(step))}"
 
 
-def is_evaluation(one: LongStep) -> bool:
+def is_evaluation(step: LongStep) -> bool:
     """Whether an evaluation was reported, or far more batches were delivered than usual."""
-    if one.evaluating_seconds:
+    if step.evaluating_seconds:
         return True
-    if one.batches is None or one.batches_usual is None:
+    if step.batches is None or step.batches_usual is None:
         return False
-    return one.batches >= _MORE_BATCHES * max(1.0, one.batches_usual)
+    return step.batches >= _MORE_BATCHES * max(1.0, step.batches_usual)
 
 
-def _causes(one: LongStep) -> Iterator[str]:
-    explained = one.usual_seconds
+def _causes(step: LongStep) -> Iterator[str]:
+    explained = step.usual_seconds
     for seconds, what in (
-        (one.saving_seconds, "saving a checkpoint"),
-        (one.evaluating_seconds, "evaluating"),
-        (one.between_cells_seconds, "between the cells of a notebook"),
-        (one.data_seconds or 0.0, "waiting for data"),
+        (step.saving_seconds, "saving a checkpoint"),
+        (step.evaluating_seconds, "evaluating"),
+        (step.between_cells_seconds, "between the cells of a notebook"),
+        (step.data_seconds or 0.0, "waiting for data"),
     ):
-        if seconds >= _SHARE * one.seconds:
+        if seconds >= _SHARE * step.seconds:
             explained += seconds
-            yield f"{exact_length(seconds)} of it {what}"
-    if is_evaluation(one) and not one.evaluating_seconds:
-        yield f"{counted(one.batches or 0, 'batch', 'batches')} in it: an evaluation?"
-    elif explained <= _MOSTLY * one.seconds:
-        rest = "the rest" if explained > one.usual_seconds else "it"
+            yield f"{took(seconds)} of it {what}"
+    if is_evaluation(step) and not step.evaluating_seconds:
+        yield f"{counted(step.batches or 0, 'batch', 'batches')} in it: an evaluation?"
+    elif explained <= _MOSTLY * step.seconds:
+        rest = "the rest" if explained > step.usual_seconds else "it"
         yield f"no compile event in it, and what {rest} went to is not known"
 
 
@@ -60,7 +60,7 @@ def long_step_evidence(figures: Figures) -> Iterator[str]:
     if not long_steps:
         return
     yield words(long_steps[-1])
-    longest = max(long_steps, key=lambda one: one.seconds)
+    longest = max(long_steps, key=lambda step: step.seconds)
     if longest.step != long_steps[-1].step:
         yield f"the longest of them: {words(longest)}"
 
@@ -92,12 +92,12 @@ def _limit(view: RankView) -> Iterator[str]:
 
 def _inefficiencies(figures: Figures) -> Iterator[str]:
     """Uncompiled ``flex_attention`` is a condition already."""
-    found, more = inefficiencies(figures)
-    for one in found:
-        if one.kind != "flex_attention":
-            yield one.words
+    result, more = inefficiencies(figures)
+    for inefficiency in result:
+        if inefficiency.kind != "flex_attention":
+            yield inefficiency.words
     if more:
-        yield f"{more} more of these that make code slower than it could be"
+        yield f"{more} more of these"
 
 
 def _stopped(view: RankView) -> Iterator[str]:
@@ -106,10 +106,6 @@ def _stopped(view: RankView) -> Iterator[str]:
 
 
 def _activity(view: RankView) -> Iterator[str]:
-    activity = view.figures.compile.open
-    if activity is not None and view.judgement.compiling:
-        phase = f", phase {activity.phase}" if activity.phase else ""
-        yield f"{IN_PROGRESS}{duration(activity.seconds)}{phase}"
     yield from _workers(view)
     yield from _compilers(view)
 
@@ -117,11 +113,11 @@ def _activity(view: RankView) -> Iterator[str]:
 def _compilers(view: RankView) -> Iterator[str]:
     if view.process is None or not view.judgement.compiling:
         return
-    for one in view.process.compilers:
-        doing = "stopped" if one.stopped else "busy" if one.busy else None
+    for compiler in view.process.compilers:
+        doing = "stopped" if compiler.stopped else "busy" if compiler.busy else None
         if doing:
-            spent = duration(one.cpu_seconds)
-            yield f"{one.name} (pid {one.pid}) is {doing}, {spent} of CPU so far"
+            spent = duration(compiler.cpu_seconds)
+            yield f"{compiler.name} (pid {compiler.pid}) is {doing}, {spent} of CPU so far"
 
 
 def _workers(view: RankView) -> Iterator[str]:
@@ -139,8 +135,8 @@ def _gpus(view: RankView) -> Iterator[str]:
     """What the GPUs do now; for a stalled rank also the possible cause."""
     if not view.living or not view.gpus:
         return
-    if view.judgement.state is State.STALLED and (words := gpus.meanwhile(view.gpus)):
-        yield words
+    if view.judgement.state is State.STALLED and (text := gpus.meanwhile(view.gpus)):
+        yield text
     yield from gpus.evidence(view.gpus)
 
 
@@ -153,7 +149,7 @@ def _first_step(view: RankView) -> Iterator[str]:
         return
     before = steps.before_first_compile_seconds or 0.0
     held = compile.seconds - before
-    if steps.first_seconds is None or held > steps.first_seconds:
+    if steps.first is None or held > steps.first:
         whole = f"{compile.seconds:.1f} s of compile activity"
         yield f"{whole} before the end of step 1, none after it"
         return
@@ -162,8 +158,8 @@ def _first_step(view: RankView) -> Iterator[str]:
 
 
 def _throughput(view: RankView) -> Iterator[str]:
-    if words := throughput(view):
-        yield f"at the recent speed: {words}"
+    if text := throughput(view):
+        yield f"at the recent speed: {text}"
 
 
 def _steps(view: RankView) -> Iterator[str]:
@@ -189,8 +185,8 @@ def _steps(view: RankView) -> Iterator[str]:
 def _stall(view: RankView) -> Iterator[str]:
     progress = view.figures.progress
     limit = progress.stall_limit_seconds
-    known = f" (stall limit {duration(limit)})" if limit is not None else ""
-    yield f"no step for {duration(progress.quiet_seconds)}{known}"
+    name = f" (stall limit {duration(limit)})" if limit is not None else ""
+    yield f"no step for {duration(progress.quiet_seconds)}{name}"
     if view.process is not None and view.process.cpu_ratio is not None:
         yield f"the process uses {view.process.cpu_ratio * 100:.0f} % of a core meanwhile"
 
@@ -204,6 +200,11 @@ def _gone(view: RankView) -> str:
     return "the process disappeared without an exit record"
 
 
+def in_the_middle(phase: str | None) -> str:
+    name = f", phase {phase}" if phase else ""
+    return f"ended in the middle of compile activity{name}"
+
+
 def _end(view: RankView) -> Iterator[str]:
     if view.judgement.state is State.LOST:
         yield _gone(view)
@@ -214,8 +215,7 @@ def _end(view: RankView) -> Iterator[str]:
         yield "it was interrupted (Ctrl-C)"
     cut_off = view.figures.compile.open
     if cut_off is not None and not view.living:
-        phase = f", phase {cut_off.phase}" if cut_off.phase else ""
-        yield f"it ended in the middle of compile activity{phase}"
+        yield f"it {in_the_middle(cut_off.phase)}"
 
 
 def _killed(view: RankView) -> Iterator[str]:
@@ -244,8 +244,7 @@ def _failure(view: RankView) -> Iterator[str]:
 def _doubts(view: RankView) -> Iterator[str]:
     """Reasons why figures are incomplete, or the speed is below the compiled speed."""
     agent = view.figures.agent
-    for _, words in conditions(view):
-        yield words
+    yield from (clause.text for clause in conditions(view).values())
     if off := turned_off(view.figures):
         yield off
     if view.figures.compile.failures:

@@ -5,141 +5,158 @@ from __future__ import annotations
 import re
 
 from warmwatch.shared.advice import MADE_ANEW, advice_for
+from warmwatch.shared.fallbacks import FLEX, LIMIT, REMEDIES, cause_of, happens, reason_of, words
 from warmwatch.shared.phrases import counted, place
 from warmwatch.shared.reasons import ENTRY
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.model import Fallback, Figures
 from warmwatch_monitor.output.amounts import size
+from warmwatch_monitor.output.summary import Words, begin
 
-FLEX = "flex_attention"
-CALL_COMPILED = "Call it in compiled code, or through torch.compile(flex_attention)."
-_NO_LIMIT = ("disable", FLEX)  # settings of a fallback that are no recompile limit
 _ATTRIBUTE = r"self\.(?P<name>[\w.]{1,80}) == "
 _NUMBERS = "python_value"  # may count up: seen once, it cannot be told from a set of values
 
 
-def fallback(figures: Figures) -> str:
+def fallback(figures: Figures) -> Words:
     """PyTorch reports the functions, but not how many of their calls run eagerly."""
-    total, known = figures.compile.fallbacks or 0, figures.log.fallbacks
-    if not known:
-        functions = counted(total, "function")
-        return f"new inputs of {functions} run eagerly: the recompile limit was reached"
-    first = known[0]
+    causes = figures.compile.fallbacks_by_cause or {}
+    wordses = [_of_cause(cause, total, figures) for cause, total in causes.items() if total]
+    if not wordses:
+        return begin("some calls run eagerly")
+    return Words("; ".join(wordse.text for wordse in wordses), wordses[0].short)
+
+
+def _of_cause(cause: str, total: int, figures: Figures) -> Words:
+    first = _first(cause, figures)
+    if first is None:
+        where = counted(total, "function")
+        return Words(words(cause, where), happens(cause, where))
     name = place(first.name, first.file, first.line) or "a function"
+    if cause == FLEX:
+        return unfused(first, total - 1)
+    cause = reason_of(first.setting)
+    what = happens(cause, name, fullgraph=first.fullgraph)
     since = f" since step {first.step + 1}" if figures.steps.count else ""
-    if first.setting in _NO_LIMIT:
-        others = f" (and {counted(total - 1, 'other function')})" if total > 1 else ""
-        if first.setting == FLEX:
-            return unfused(first, others)
-        return (
-            f"{name} runs eagerly{since}{others}: a new input came while "
-            "torch._dynamo.config.disable was set"
-        )
-    limit = f" of {first.limit}" if first.limit is not None else ""
-    more = total - 1
-    others = f" (and of {counted(more, 'other function')})" if more > 0 else ""
+    more = counted(total - 1, "other function")
+    others = f" (and of {more})" if total > 1 else ""
+    text = words(cause, name, f"{since}{others}", first.limit, fullgraph=first.fullgraph)
+    if cause != LIMIT:
+        return Words(text, what)
     such = f", such as {first.inputs}" if first.inputs and not first.variants else ""
-    words = (
-        f"new inputs of {name} run eagerly{since}{others}: "
-        f"the recompile limit{limit} was reached{such}"
+    why = _why(first, figures)
+    return Words(f"{text}{such}{f'; {why}' if why else ''}", what)
+
+
+def _first(cause: str, figures: Figures) -> Fallback | None:
+    generator = (
+        fallback for fallback in figures.log.fallbacks if cause_of(fallback.setting) == cause
     )
-    return f"{words}; {why}" if (why := _why(first, figures)) else words
+    return next(generator, None)
 
 
-def _why(one: Fallback, figures: Figures) -> str:
+def _why(fallback: Fallback, figures: Figures) -> str:
     """Why it needs more entries than the limit allows; empty if unknown."""
-    if one.main_limit is not None:
-        return f"the main thread's limit is {one.main_limit}"
-    variants = _variants(one)
-    if variants and one.variants_of == "parameters":
+    if fallback.main_limit is not None:
+        return f"the main thread's limit is {fallback.main_limit}"
+    variants = _variants(fallback)
+    if variants and fallback.variants_of == "parameters":
         return f"the optimizer calls it with {counted(variants, 'kind')} of parameters"
-    if one.category == NEW_INSTANCE and one.anew:
+    if fallback.category == NEW_INSTANCE and fallback.anew:
         return "its model was made anew"
-    if one.category == NEW_INSTANCE:
+    if fallback.category == NEW_INSTANCE:
         modules = counted(variants, "module") if variants else "modules"
-        if name := _differing(one):
+        if name := _differing(fallback):
             return f"{modules} of its class differ in `{name}`"
         if variants:
             return f"it runs for {modules}"
-    if one.in_a_row >= REPEATED_STEPS:
-        return f"it had recompiled in {one.in_a_row} steps in a row"
-    if _within_a_step(one, figures):
+    if fallback.in_a_row >= REPEATED_STEPS:
+        return f"it had recompiled in {fallback.in_a_row} steps in a row"
+    if _within_a_step(fallback, figures):
         return "one step needs more variants"
     return ""
 
 
-def _variants(one: Fallback) -> int:
+def _variants(fallback: Fallback) -> int:
     """How many entries it needs; 0 if unknown. Fewer than the limit do not explain a refusal:
     the modules may be in no common model, or other inputs need entries, too.
     """
-    return one.variants if one.variants and one.variants > (one.limit or 0) else 0
-
-
-def _differing(one: Fallback) -> str:
-    """The attribute in which modules of one class differ: ``layer_idx``."""
-    found = re.match(_ATTRIBUTE, re.sub(ENTRY, "", one.reason or ""))
-    return found["name"] if found else ""
-
-
-def _within_a_step(one: Fallback, figures: Figures) -> bool:
-    """Whether one step reached the limit, so that each step needs all the variants."""
-    return bool(figures.steps.count) and one.in_steps == 1 and one.category != _NUMBERS
-
-
-def remedy_of_fallback(figures: Figures) -> str | None:
-    """What helps the first function; ``None`` if nothing is known of it."""
-    if not figures.log.fallbacks:
-        return None
-    one = figures.log.fallbacks[0]
-    if one.setting == FLEX:
-        return CALL_COMPILED
-    if one.setting == "disable":
-        return "Leave torch._dynamo.config.disable unset."
-    name = f"torch._dynamo.config.{one.setting or 'recompile_limit'}"
-    if one.main_limit is not None:
-        own = _own(one, one.main_limit)
-        return f"PyTorch keeps settings by thread: set {name} in the thread that calls it{own}."
-    if one.category == NEW_INSTANCE and one.anew:
-        return MADE_ANEW
-    variants = _variants(one)
-    if variants and (one.category == NEW_INSTANCE or one.variants_of == "parameters"):
-        return (
-            f"They are the same in every step: set {name} to {variants} or more"
-            f"{_own(one, variants)}."
-        )
-    instead = _instead(one)
-    if one.in_a_row >= REPEATED_STEPS:
-        return f"{instead} A higher {name} only delays it."
-    doubled = 2 * (one.limit or 8)
-    if _within_a_step(one, figures):
-        return (
-            f"They come back in every step: raise {name}, for example to {doubled}, until none is "
-            f"refused{_own(one, doubled)}."
-        )
     return (
-        f"If these inputs come back, raise {name}, for example to {doubled}{_own(one, doubled)}. "
-        f"If new ones keep coming, a higher limit only delays it: {instead[0].lower()}{instead[1:]}"
+        fallback.variants if fallback.variants and fallback.variants > (fallback.limit or 0) else 0
     )
 
 
-def _own(one: Fallback, limit: int) -> str:
-    if not one.isolates:
+def _differing(fallback: Fallback) -> str:
+    """The attribute in which modules of one class differ: ``layer_idx``."""
+    match = re.match(_ATTRIBUTE, re.sub(ENTRY, "", fallback.reason or ""))
+    return match["name"] if match else ""
+
+
+def _within_a_step(fallback: Fallback, figures: Figures) -> bool:
+    """Whether one step reached the limit, so that each step needs all the variants."""
+    return bool(figures.steps.count) and fallback.in_steps == 1 and fallback.category != _NUMBERS
+
+
+def remedy_of_fallback(figures: Figures) -> str | None:
+    """What helps the first function of each cause; ``None`` if nothing is known of them."""
+    causes = figures.compile.fallbacks_by_cause or {}
+    names = [_remedy(cause, figures) for cause, total in causes.items() if total]
+    return " ".join(filter(None, names)) or None
+
+
+def _remedy(cause: str, figures: Figures) -> str | None:
+    fallback = _first(cause, figures)
+    if cause != LIMIT:
+        return REMEDIES[reason_of(fallback.setting) if fallback else cause]
+    if fallback is None:
+        return None
+    name = f"torch._dynamo.config.{fallback.setting or 'recompile_limit'}"
+    if fallback.main_limit is not None:
+        own = _own(fallback, fallback.main_limit)
+        return f"PyTorch keeps settings by thread: set {name} in the thread that calls it{own}."
+    if fallback.category == NEW_INSTANCE and fallback.anew:
+        return MADE_ANEW
+    variants = _variants(fallback)
+    if variants and (fallback.category == NEW_INSTANCE or fallback.variants_of == "parameters"):
+        return (
+            f"They are the same in every step: set {name} to {variants} or more"
+            f"{_own(fallback, variants)}."
+        )
+    instead = _instead(fallback)
+    if fallback.in_a_row >= REPEATED_STEPS:
+        return f"{instead} A higher {name} only delays it."
+    doubled = 2 * (fallback.limit or 8)
+    if _within_a_step(fallback, figures):
+        return (
+            f"They come back in every step: raise {name}, for example to {doubled}, until none is "
+            f"refused{_own(fallback, doubled)}."
+        )
+    return (
+        f"If these inputs come back, raise {name}, for example to "
+        f"{doubled}{_own(fallback, doubled)}. If new ones keep coming, a higher limit only "
+        f"delays it: {instead[0].lower()}{instead[1:]}"
+    )
+
+
+def _own(fallback: Fallback, limit: int) -> str:
+    if not fallback.isolates:
         return ""
     return f", or call torch.compile(..., recompile_limit={limit}, isolate_recompiles=True)"
 
 
-def _instead(one: Fallback) -> str:
-    known = advice_for(one)
-    return known or "Remove what makes it recompile."
+def _instead(fallback: Fallback) -> str:
+    name = advice_for(fallback)
+    return name or "Remove what makes it recompile."
 
 
-def unfused(one: Fallback, others: str = "") -> str:
+def unfused(fallback: Fallback, others: int = 0) -> Words:
     """``flex_attention`` runs unfused in `attend` (train.py:9): it is called uncompiled, ...``.
 
     ``others``: how many other functions call it so.
     """
-    where = place(one.name, one.file, one.line)
-    at = f" in {where}" if where else ""
-    scores = "" if one.score_bytes is None else f", {size(one.score_bytes)} of scores a call"
-    return f"`flex_attention` runs unfused{at}{others}: it is called uncompiled{scores}"
+    where = place(fallback.name, fallback.file, fallback.line)
+    where += f" (and {counted(others, 'other function')})" if where and others > 0 else ""
+    scores = (
+        "" if fallback.score_bytes is None else f", {size(fallback.score_bytes)} of scores a call"
+    )
+    return Words(f"{words(FLEX, where)}{scores}", happens(FLEX, where))

@@ -16,15 +16,15 @@ _SETTLED = 2.5  # seconds: an average of one, read up to a second ago
 
 def of_run(run: RunView) -> tuple[GpuReading, ...]:
     """The GPUs of all its ranks here, each once."""
-    found = {gpu.uuid: gpu for view in run.ranks for gpu in view.gpus}
-    return tuple(sorted(found.values(), key=lambda gpu: (gpu.index, gpu.uuid)))
+    gpus = {gpu.uuid: gpu for view in run.ranks for gpu in view.gpus}
+    return tuple(sorted(gpus.values(), key=lambda gpu: (gpu.index, gpu.uuid)))
 
 
 def at_work(gpus: Sequence[GpuReading]) -> str:
     """``GPU 0 at 99 %, 686 W``; of several the range and the sum."""
     parts = [_use(gpus), _power(gpus)]
-    words = ", ".join(part for part in parts if part)
-    return f"{_named(gpus)} at {words}" if words else ""
+    text = ", ".join(part for part in parts if part)
+    return f"{_named(gpus)} at {text}" if text else ""
 
 
 def training(gpus: Sequence[GpuReading], since_seconds: float | None) -> str:
@@ -54,14 +54,14 @@ def waiting(gpus: Sequence[GpuReading], since_seconds: float) -> str:
 
 def meanwhile(gpus: Sequence[GpuReading]) -> str:
     """The GPU load of a rank without steps, and its possible cause."""
-    words, uses = at_work(gpus), _uses(gpus)
-    if not words or not uses:
-        return words
+    text, uses = at_work(gpus), _uses(gpus)
+    if not text or not uses:
+        return text
     if _all_idle(gpus):
-        return f"{words}, idle: perhaps it waits for data"
+        return f"{text}, idle: perhaps it waits for data"
     if min(uses) >= FULL_RATIO and _low_power(gpus):
-        return f"{words}, full utilization at low power: perhaps it waits in a collective"
-    return f"{words}, busy: perhaps an evaluation" if max(uses) >= FULL_RATIO else words
+        return f"{text}, full utilization at low power: perhaps it waits in a collective"
+    return f"{text}, busy: perhaps an evaluation" if max(uses) >= FULL_RATIO else text
 
 
 def computing(gpus: Sequence[GpuReading]) -> str:
@@ -84,9 +84,9 @@ def evidence(gpus: Sequence[GpuReading]) -> Iterator[str]:
             _percent("memory bandwidth", gpu.dram_active_ratio),
             _reduced_clocks(gpu),
         ]
-        words = ", ".join(part for part in parts if part)
-        if gpu.trouble or words:
-            yield f"GPU {gpu.index}: {gpu.trouble or words}"
+        text = ", ".join(part for part in parts if part)
+        if gpu.trouble or text:
+            yield f"GPU {gpu.index}: {gpu.trouble or text}"
 
 
 def _named(gpus: Sequence[GpuReading]) -> str:

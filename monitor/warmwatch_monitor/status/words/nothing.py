@@ -27,8 +27,8 @@ def nothing_has_compiled(view: RankView, seconds: float) -> str:
     """``nothing has compiled for 42 s``, or as much of it as is known."""
     if (seen := _seen(view)) is not None:
         return seen
-    known = _is_known(view)
-    subject = "nothing has compiled" if known else "PyTorch has compiled nothing"
+    is_known = _is_known(view)
+    subject = "nothing has compiled" if is_known else "PyTorch has compiled nothing"
     return f"{subject} for {duration(seconds)}"
 
 
@@ -37,25 +37,31 @@ def _seen(view: RankView) -> str | None:
     missing = set(view.figures.agent.missing)
     if missing >= _EVENTS or _EVENT_NAMES in missing:
         return "whether it compiles is not known"
-    for one in view.process.compilers if view.process else ():
-        if one.name != WORKER and one.busy is not False:
-            return f"`{one.name}` runs below it"
-    if words := workers_at_work(view.figures):
-        return words
+    for compiler in view.process.compilers if view.process else ():
+        if compiler.name != WORKER and compiler.busy is not False:
+            return f"`{compiler.name}` runs below it"
+    if text := child_at_work(view) or workers_at_work(view.figures):
+        return text
     workers = view.figures.workers
     if workers is not None and workers.busy:
         return f"{counted(workers.busy, 'compile worker')} busy"
     return None
 
 
+def child_at_work(view: RankView) -> str:
+    """``its child process `train.fork-1` compiles``; empty if none does."""
+    child = view.compiling_child
+    return f"its child process `{child}` compiles" if child else ""
+
+
 def workers_at_work(figures: Figures) -> str:
     """``4 DataLoader workers compile `aug```; empty if none does."""
-    known = figures.loader_workers
-    if known is None or not known.compiling:
+    workers = figures.loader_workers
+    if workers is None or not workers.compiling:
         return ""
-    compile = "compiles" if known.compiling == 1 else "compile"
-    what = f" {place(known.name)}" if known.name else ""
-    return f"{counted(known.compiling, 'DataLoader worker')} {compile}{what}"
+    compile = "compiles" if workers.compiling == 1 else "compile"
+    what = f" {place(workers.name)}" if workers.name else ""
+    return f"{counted(workers.compiling, 'DataLoader worker')} {compile}{what}"
 
 
 def _is_known(view: RankView) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from warmwatch.shared.phrases import baseline_words, counted, duration, exact_length, step_length
+from warmwatch.shared.phrases import baseline_words, counted, duration, took
 from warmwatch.shared.states import State
+from warmwatch_monitor.figures.clauses import Kind
 from warmwatch_monitor.model import Estimate, Figures, RankView, RunView
 from warmwatch_monitor.model.machine import WORKING_RATIO
 from warmwatch_monitor.output.amounts import gained, rates
-from warmwatch_monitor.output.summary import Clause, Importance
+from warmwatch_monitor.output.summary import Clause, Words, begin
 from warmwatch_monitor.status.schema.status import Deadline
 from warmwatch_monitor.status.words import gpus
 
@@ -40,89 +41,57 @@ def pause_evidence(view: RankView) -> Iterator[str]:
     pauses, steps = view.figures.pauses, view.figures.steps
     spent = {
         "waiting for data": steps.batch_wait_seconds if steps.batches else None,
-        "saving checkpoints": pauses.saving_seconds,
-        "evaluating": pauses.evaluating_seconds,
+        "saving checkpoints": pauses.checkpoint_seconds,
+        "evaluating": pauses.evaluation_seconds,
     }
-    known = [(what, s) for what, s in spent.items() if s is not None and s >= _IN_SUM]
-    if known:
-        parts = [f"{duration(seconds)} went to {what}" for what, seconds in known]
+    pairs = [(what, s) for what, s in spent.items() if s is not None and s >= _IN_SUM]
+    if pairs:
+        parts = [f"{duration(seconds)} went to {what}" for what, seconds in pairs]
         yield f"since it attached {', '.join(parts)}"
 
 
 _SAME_SECONDS = 1.0  # times that differ by less count as the same
-_OTHER_LENGTH = 1.2  # times as long as last time: the numbers do not add up to the last one
-_LEAST_SPREAD = 0.2  # of the time left: earlier runs that differ by less show no range
 
 
 def left(view: RankView) -> str:
-    """``last time 113 s: about 40 s left``; ``longer than last time (113 s)`` beyond all of it.
-
-    ``slower than last time (11 s in all): about 33 s left`` if this host is slower now: the time so
-    far and the time left do not add up to the last time.
-    """
-    known = view.estimate
-    if known is None or not view.judgement.compiling:
+    """``last time 113 s: about 40 s left``; ``longer than last time (113 s)`` beyond all of it."""
+    estimate = view.estimate
+    if estimate is None or not view.judgement.compiling:
         return ""
-    rest, clock = known.left_seconds, _clock(known, view.figures)
+    rest, last = estimate.left_seconds, duration(estimate.last_seconds)
+    other = "another rank" if estimate.of_rank else "last time"
+    clock = _clock(estimate, view.figures)
     if rest is None:
         takes = f"{clock} takes " if clock else ""
-        return f"{takes}longer than {_other(known)} ({duration(known.last_seconds)})"
-    left, whole = f"about {duration(rest)} left", known.so_far_seconds + rest
-    differ = known.low is not None and rest > known.last_seconds  # more left than it all took
-    if known.of == "function" and (_spread(known) or differ):  # not scaled to this host's speed
-        low, high = (known.so_far_seconds + (one or 0.0) for one in (known.low, known.high))
-        return f"earlier {duration(low)} to {duration(high)}: {left}"
-    left = f"{left}{_spread(known)}"
-    if whole > _OTHER_LENGTH * known.last_seconds:
-        return f"{_compared('slower', known, clock)}: {left}"
-    if whole * _OTHER_LENGTH < known.last_seconds:
-        return f"{_compared('faster', known, clock)}: {left}"
-    if known.of_rank:
+        return f"{takes}longer than {other} ({last})"
+    left = f"about {duration(rest)} left"
+    if estimate.of_rank:
         who = f"{clock} of another rank" if clock else "another rank"
-        return f"{who} took {duration(known.last_seconds)}: {left}"
+        return f"{who} took {last}: {left}"
     before = f"last time {clock} took" if clock else "last time"
-    return f"{before} {duration(known.last_seconds)}: {left}"
+    return f"{before} {last}: {left}"
 
 
-def _compared(how: str, known: Estimate, clock: str) -> str:
-    """The speed, not the time: it may have taken less than last time so far."""
-    subject = f"{clock} is " if clock else ""
-    return f"{subject}{how} than {_other(known)} ({duration(known.last_seconds)} in all)"
-
-
-def _other(known: Estimate) -> str:
-    return "another rank" if known.of_rank else "last time"
-
-
-def _clock(known: Estimate, figures: Figures) -> str:
+def _clock(estimate: Estimate, figures: Figures) -> str:
     """What the estimate covers, if it is not the time at the start of the sentence."""
-    if figures.progress.stretch is None:
+    stretch = figures.progress.stretch
+    if stretch is None or estimate.so_far_seconds - stretch.seconds <= _SAME_SECONDS:
         return ""
-    shown = figures.progress.stretch.seconds
-    if known.of == "warmup":
-        return "the whole warm-up" if known.so_far_seconds - shown > _SAME_SECONDS else ""
-    return "this compilation" if shown - known.so_far_seconds > _SAME_SECONDS else ""
+    return "the whole warm-up"
 
 
-def _spread(known: Estimate) -> str:
-    low, high, middle = known.low, known.high, known.left_seconds
-    if low is None or high is None or not middle or high - low < _LEAST_SPREAD * middle:
-        return ""
-    return f" ({duration(low)} to {duration(high)})"
-
-
-def slower_than_before(figures: Figures) -> str:
-    """``warm-up took 31 min, 4 min last time``, ``2 min, 20 s to 40 s in 3 earlier runs``.
+def slower_than_before(figures: Figures) -> Words:
+    """``warm-up took 31 min, 240 s last time``, ``120 s, 20 s to 40 s in 3 earlier runs``.
 
     It is short and without parentheses, so that a headline with it needs no detail that repeats it.
     """
     first, earlier = figures.warmups.first, figures.warmups.earlier_seconds
     if not (first and first.seconds and earlier):
-        return "warm-up took far longer than in earlier runs"
+        return begin("warm-up took far longer than in earlier runs")
     least, most = duration(min(earlier)), duration(max(earlier))
     before = least if least == most else f"{least} to {most}"
     when = "last time" if len(earlier) == 1 else f"in {len(earlier)} earlier runs"
-    return f"warm-up took {duration(first.seconds)}, {before} {when}"
+    return begin(f"warm-up took {duration(first.seconds)}, {before} {when}")
 
 
 def without_steps(run: RunView, decisive: RankView, *, in_head: bool) -> str | None:
@@ -147,20 +116,20 @@ def without_steps(run: RunView, decisive: RankView, *, in_head: bool) -> str | N
 def _held_up_by(others: list[RankView]) -> Iterator[str]:
     """``rank 0 is saving a checkpoint for 43 s``: they may wait for it."""
     for view in others:
-        if words := pausing(view):
-            yield f"rank {view.rank} is {words}"
+        if text := pausing(view):
+            yield f"rank {view.rank} is {text}"
 
 
 def _signs(view: RankView) -> Iterator[str]:
     """What moves, the surest sign first."""
-    if words := pausing(view):
-        yield words
+    if text := pausing(view):
+        yield text
     progress = view.figures.progress
     batch, limit = progress.batch_quiet_seconds, progress.stall_limit_seconds
     if batch is not None and limit is not None and batch < min(limit, progress.quiet_seconds):
         yield "batches go on: an evaluation?"
-    if words := gpus.computing(view.gpus):
-        yield words
+    if text := gpus.computing(view.gpus):
+        yield text
     if view.process is not None and (view.process.cpu_ratio or 0.0) >= WORKING_RATIO:
         yield f"the process works ({100 * (view.process.cpu_ratio or 0.0):.0f} % of a core)"
 
@@ -189,8 +158,8 @@ def baseline_progress(figures: Figures) -> str:
 
 def brought(figures: Figures) -> str:
     """``1.8x as fast as eager; break-even at step 1,016``; empty if unknown."""
-    known = figures.gain
-    return "" if known is None else gained(known.speed_up, known.paid_back_at)
+    gain = figures.gain
+    return "" if gain is None else gained(gain.speed_up, gain.paid_back_at)
 
 
 def baseline_measured(figures: Figures) -> str:
@@ -199,14 +168,14 @@ def baseline_measured(figures: Figures) -> str:
     if baseline is None or baseline.seconds is None:
         return ""
     steps = counted(baseline.steps, "step")
-    return f"the first {steps} ran eagerly on purpose, {exact_length(baseline.seconds)} each"
+    return f"the first {steps} ran eagerly on purpose, {took(baseline.seconds)} each"
 
 
 _SHORTEST_LEFT = 1.0  # seconds: less is noise
 
 
 def so_far(view: RankView) -> str:
-    """``last step 10.0 s, GPU 0 at 100 %, 692 W; sure in about 20 s``; empty if unknown."""
+    """``last step 10 s, GPU 0 at 100 %, 692 W; sure in about 20 s``; empty if unknown."""
     seen = ", ".join(part for part in (_last_clean(view), gpus.at_work(view.gpus)) if part)
     left = seconds_left(view)
     sure = "" if left is None else f"sure in about {duration(left)}"
@@ -230,7 +199,7 @@ def seconds_left(view: RankView) -> float | None:
 def _length(view: RankView) -> float | None:
     """Length of the last clean step, or of the steps before a recompile."""
     steps = view.figures.steps
-    last = steps.last_seconds if view.judgement.clean_steps else None
+    last = steps.last if view.judgement.clean_steps else None
     return last if last is not None else steps.length
 
 
@@ -238,9 +207,9 @@ def _last_clean(view: RankView) -> str:
     steps = view.figures.steps
     if not view.judgement.clean_steps:
         return ""
-    if steps.last_seconds is not None:
-        return f"last step {exact_length(steps.last_seconds)}"
-    return "" if steps.length is None else f"{step_length(steps.length)} a step"
+    if steps.last is not None:
+        return f"last step {took(steps.last)}"
+    return "" if steps.length is None else f"{took(steps.length)} a step"
 
 
 _DEADLINE_ADVICE = (
@@ -267,16 +236,16 @@ def deadline(run: RunView, decisive: RankView) -> Deadline | None:
     if activity is None or not decisive.judgement.compiling:
         return None
     longest = max(activity.seconds, progress.open_seconds or 0.0)
-    found = []
+    result = []
     for view in run.living:
         timeout = view.figures.who.collective_timeout_seconds
         if timeout is not None and not view.judgement.compiling:
             waited = min(longest, view.figures.progress.quiet_seconds)
             backend = view.figures.who.collective_backend
-            found.append((timeout - waited, timeout, backend))
-    if not found:
+            result.append((timeout - waited, timeout, backend))
+    if not result:
         return None
-    left, timeout, backend = min(found, key=lambda one: one[0])
+    left, timeout, backend = min(result, key=lambda row: row[0])
     return Deadline(
         backend=backend,
         timeout_seconds=timeout,
@@ -285,17 +254,17 @@ def deadline(run: RunView, decisive: RankView) -> Deadline | None:
     )
 
 
-def deadline_words(known: Deadline) -> Clause:
-    """``NCCL gives up in 8 min 25 s``; with the setting that raises it if little is left."""
-    name = _BACKENDS.get(known.backend or "", "their collective")
-    left = known.left_seconds
+def deadline_words(deadline: Deadline) -> Clause:
+    """``NCCL gives up in 505 s``; with the setting that raises it if little is left."""
+    name = _BACKENDS.get(deadline.backend or "", "their collective")
+    left = deadline.left_seconds
     if not left:
-        over = f"its {duration(known.timeout_seconds)} are over"
-        return Clause(f"{name} has given up by now, or will: {over}", Importance.LOSS)
+        over = f"its {duration(deadline.timeout_seconds)} are over"
+        return Clause(f"{name} has given up by now, or will: {over}", Kind.LOSS)
     if left < _LEAST_USABLE:
-        return Clause(f"{name} gives up any moment now", Importance.LOSS)
+        return Clause(f"{name} gives up any moment now", Kind.LOSS)
     shown = f"{left:.0f} s" if left < _IN_WHOLE_SECONDS else duration(left)
-    raises = left < _LITTLE * known.timeout_seconds
+    raises = left < _LITTLE * deadline.timeout_seconds
     how = " (init_process_group(timeout=) sets that, before it begins)" if raises else ""
     text = f"{name} gives up in {shown}"
-    return Clause(f"{text}{how}", Importance.LOSS, text)
+    return Clause(f"{text}{how}", Kind.LOSS, text)

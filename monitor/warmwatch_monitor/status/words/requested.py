@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterator
 
 from warmwatch.shared.guard_kinds import attribute
-from warmwatch.shared.phrases import counted, duration, exact_length, place
+from warmwatch.shared.phrases import counted, place, took
 from warmwatch_monitor.model import FEWEST_STEPS, Figures, Log, VaryingDim
 from warmwatch_monitor.output.amounts import own_words
+from warmwatch_monitor.output.summary import Words, begin
 
 _OFF = {
     "environment": "TORCHDYNAMO_DISABLE",
@@ -44,18 +45,25 @@ def turned_off(figures: Figures) -> str | None:
     return f"compilation is turned off{since} by {_OFF[by]}"
 
 
-def uncompiled_calls(figures: Figures) -> str:
+def uncompiled_calls(figures: Figures) -> Words:
     """``14 calls ran eagerly, the first in step 12: torch.compiler.set_stance("force_eager")``."""
-    compile = figures.compile
-    found = (
-        (compile.eager_calls, compile.eager_calls_since, "ran eagerly", "force_eager"),
-        (compile.refused_calls, compile.refused_calls_since, "failed", "fail_on_recompile"),
+    made = figures.compile
+    stances = (
+        ("force_eager", made.eager_calls, made.eager_calls_since, "ran eagerly"),
+        ("fail_on_recompile", made.refused_calls, made.refused_calls_since, "failed"),
+        (
+            "eager_on_recompile",
+            made.on_recompile_calls,
+            made.on_recompile_calls_since,
+            "would not compile, so new inputs ran eagerly",
+        ),
     )
-    return "; ".join(
+    generator = (
         f"{counted(calls, 'call')} {what}, the first in step {since}: {_stance(name)}"
-        for calls, since, what, name in found
+        for name, calls, since, what in stances
         if calls and since
     )
+    return begin("; ".join(generator))
 
 
 def _stance(name: str) -> str:
@@ -67,7 +75,7 @@ def not_called(figures: Figures) -> str | None:
     wrapped = figures.compile.wrappers
     if not wrapped:
         return None
-    return f"torch.compile was called {_times(wrapped)}: nothing that it returned has run here"
+    return f"torch.compile was called {_times(wrapped)}: nothing that it returned has compiled here"
 
 
 def never_compiled(figures: Figures) -> tuple[str, str]:
@@ -82,7 +90,8 @@ def never_compiled(figures: Figures) -> tuple[str, str]:
         (
             f"a method of the compiled object is called{named}, or the object that was passed to "
             "torch.compile, or it is for evaluation only, or a DataLoader's worker calls it, or a "
-            "stance was set around the calls"
+            "stance was set around the calls, or its first call was in a FlopCounterMode, or it is "
+            "a generator"
         ),
     )
 
@@ -90,20 +99,24 @@ def never_compiled(figures: Figures) -> tuple[str, str]:
 def remedy_of_never_compiled(figures: Figures) -> str:
     """Only the object's own call is compiled: its methods are those of the original."""
     methods = figures.log.methods
-    name = methods[0] if methods else "training_step"
+    return remedy_of_calls(methods[0] if methods else "training_step")
+
+
+def remedy_of_calls(method: str) -> str:
     return (
         "Call the object that torch.compile returns: only its forward is compiled. For a method, "
-        f"compile that: model.{name} = torch.compile(model.{name})."
+        f"compile that: model.{method} = torch.compile(model.{method}). For a generator, compile "
+        "the function that calls it."
     )
 
 
-def cudagraph_skipped(figures: Figures) -> str:
+def cudagraph_skipped(figures: Figures) -> Words:
     """``CUDA graphs were requested and left out twice: ...``, the last reason that is known."""
     skips = figures.compile.cudagraph_skips
     times = "" if skips is None else f" {_times(skips)}"
-    known = [*_skips(figures.log)]
-    why = f": {max(known)[1]}" if known else ""
-    return f"CUDA graphs were requested and left out{times}{why}"
+    pairs = [*_skips(figures.log)]
+    why = max(pairs)[1] if pairs else ""
+    return begin(f"CUDA graphs were requested and left out{times}", why, ": ")
 
 
 def _skips(log: Log) -> Iterator[tuple[int, str]]:
@@ -111,10 +124,10 @@ def _skips(log: Log) -> Iterator[tuple[int, str]]:
     for made in log.compilations:
         if made.cudagraph_skip:
             yield made.at_ns, plain_skip(made.cudagraph_skip) or own_words(made.cudagraph_skip)
-    for one in log.skips:
-        where = place(one.name, one.file, one.line)
-        why = plain_skip(one.reason) or own_words(one.reason)
-        yield one.at_ns, f"{why}, at {where}" if where else why
+    for skip in log.skips:
+        where = place(skip.name, skip.file, skip.line)
+        why = plain_skip(skip.reason) or own_words(skip.reason)
+        yield skip.at_ns, f"{why}, at {where}" if where else why
 
 
 def _times(number: int) -> str:
@@ -127,7 +140,7 @@ def plain_skip(reason: str | None) -> str | None:
         return None
     if operator := re.search(_OPERATOR, reason):
         return f"{operator['name']} cannot be recorded"
-    return next((words for part, words in _PLAIN if part in reason.lower()), None)
+    return next((text for part, text in _PLAIN if part in reason.lower()), None)
 
 
 # Automatic dynamic shapes need two values, after which recompiles often stop.
@@ -137,45 +150,49 @@ _PAD = "pad to your largest size"
 _LEAST_DYNAMIC = 2  # PyTorch specializes on 0 and 1, even in a dimension that is marked dynamic
 
 
-def remedy(one: VaryingDim) -> str | None:
+def remedy(dim: VaryingDim) -> Words | None:
     """``dim 1 of `tokens` was compiled for 9 sizes, from 48 to 64; each cost 11 s: pad to your
     largest size; marking it dynamic does not help``; ``None`` if it does not keep changing.
 
     A size that needed no compilation is unknown: the largest known size may not be the largest.
     Compilations without a recorded time count as the average of the others.
     """
-    if len(one.values) < _KEEPS_CHANGING or one.highest is None or one.within_step:
+    if len(dim.values) < _KEEPS_CHANGING or dim.highest is None or dim.within_step:
         return None  # several tensors of one step: each size compiles once
-    number = f"{len(one.values)}" if one.complete else f"more than {len(one.values)}"
-    cost = f"; each cost {duration(one.seconds / one.timed)}" if one.seconds and one.timed else ""
-    ends = f"from {one.lowest} to {one.highest}{cost}"
-    if one.dim is None:
-        name = attribute(one.tensor)
-        took = f"`{name}` took {number} values {ends}"
-        if name != one.tensor and isinstance(one.lowest, int):  # a submodule's attribute
-            setting = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
-            return f"{took}: set {setting}, or count outside of the compiled function"
-        return f"{took}: pass it as a tensor, or keep it out of the compiled function"
-    made = f"dim {one.dim} of `{one.tensor}` was compiled for {number} sizes, {ends}"
-    if one.lowest is not None and one.lowest < _LEAST_DYNAMIC:
-        return f"{made}: {_PAD}; marked dynamic, 0 and 1 stay apart"
-    if one.dynamic is False:
-        return f"{made}: mark the tensor that you pass, or {_PAD}"
+    number = f"{len(dim.values)}" if dim.complete else f"more than {len(dim.values)}"
+    cost = f"; each cost {took(dim.seconds / dim.timed)}" if dim.seconds and dim.timed else ""
+    ends = f"from {dim.lowest} to {dim.highest}"
+    if dim.dim is not None:
+        made = f"dim {dim.dim} of `{dim.tensor}` was compiled for {number} sizes, {ends}"
+        return begin(made, _of_size(dim), f"{cost}: ")
+    name = attribute(dim.tensor)
+    helps = "pass it as a tensor, or keep it out of the compiled function"
+    if name != dim.tensor and isinstance(dim.lowest, int):  # a submodule's attribute
+        setting = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
+        helps = f"set {setting}, or count outside of the compiled function"
+    return begin(f"`{name}` took {number} values {ends}", helps, f"{cost}: ")
+
+
+def _of_size(dim: VaryingDim) -> str:
+    if dim.lowest is not None and dim.lowest < _LEAST_DYNAMIC:
+        return f"{_PAD}; marked dynamic, 0 and 1 stay apart"
+    if dim.dynamic is False:
+        return f"mark the tensor that you pass, or {_PAD}"
     # PyTorch made it dynamic at its second size, and the code made a constant of it again
-    return f"{made}: {_PAD}; marking it dynamic does not help"
+    return f"{_PAD}; marking it dynamic does not help"
 
 
-def since_seconds(one: VaryingDim) -> float | None:
+def since_seconds(dim: VaryingDim) -> float | None:
     """Mean clean step since it first changed; ``None`` if too few are known."""
-    return one.since_ns / one.since_steps / 1e9 if one.since_steps >= FEWEST_STEPS else None
+    return dim.since_ns / dim.since_steps / 1e9 if dim.since_steps >= FEWEST_STEPS else None
 
 
-def of_recompile(figures: Figures) -> str | None:
+def of_recompile(figures: Figures) -> Words | None:
     """The remedy for the dimension that caused the warm-up in progress."""
     why = figures.log.reopened_by
     if why is None or why.id is None:
         return None
-    return next((remedy(one) for one in figures.log.varying if one.last_id == why.id), None)
+    return next((remedy(dim) for dim in figures.log.varying if dim.last_id == why.id), None)
 
 
 def evidence(figures: Figures) -> Iterator[str]:
@@ -183,16 +200,13 @@ def evidence(figures: Figures) -> Iterator[str]:
 
     The times show what padding or a dynamic shape costs, without recommending one.
     """
-    varying = sorted(figures.log.varying, key=lambda one: -(one.seconds or 0.0))
-    known = [one for one in varying if remedy(one)]
-    for one in known[:_MOST]:
-        before, since = one.before_seconds, since_seconds(one)
+    varying = sorted(figures.log.varying, key=lambda item: -(item.seconds or 0.0))
+    pairs = [(item, clause) for item in varying if (clause := remedy(item))]
+    for dim, clause in pairs[:_MOST]:
+        before, since = dim.before_seconds, since_seconds(dim)
         speeds = ""
         if before is not None and since is not None:
-            speeds = (
-                f" (a clean step took {exact_length(before)} before it changed, "
-                f"{exact_length(since)} since)"
-            )
-        yield f"{remedy(one)}{speeds}"
-    if len(known) > _MOST:
-        yield f"{len(known) - _MOST} more sizes or numbers keep changing"
+            speeds = f" (a clean step took {took(before)} before it changed, {took(since)} since)"
+        yield f"{clause.text}{speeds}"
+    if len(pairs) > _MOST:
+        yield f"{len(pairs) - _MOST} more sizes or numbers keep changing"

@@ -7,13 +7,16 @@ details and the evidence. With several ranks, the headline names its rank and co
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from msgspec import structs
 
 from warmwatch.shared.phrases import counted, duration
 from warmwatch.shared.states import ENDED, WARM, State
+from warmwatch_monitor.figures.clauses import Kind
+from warmwatch_monitor.figures.rank import Spread
 from warmwatch_monitor.model import (
     REASONS,
     RankView,
@@ -25,17 +28,13 @@ from warmwatch_monitor.output.amounts import consecutive, limited, limited_short
 from warmwatch_monitor.output.summary import (
     Clause,
     Headline,
-    Importance,
     headline,
 )
-from warmwatch_monitor.published import Spread
 from warmwatch_monitor.status.words import gpus
 from warmwatch_monitor.status.words.conditions import (
-    IMPORTANCE,
-    SHORT_BEFORE,
     conditions,
+    conditions_beyond,
     remedy_of,
-    short_conditions,
 )
 from warmwatch_monitor.status.words.progress import (
     NEAR,
@@ -51,19 +50,30 @@ from warmwatch_monitor.status.words.states import (
     describe_state,
     elapsed,
     end_of_run,
+    in_phase,
     leads_with,
-    of_several_ends,
     short_end,
+    state_title,
 )
 
 
 def run_answer(run: RunView) -> Headline:
     """What ``run`` does, for how long, which rank holds it back; then the other clauses."""
     decisive = decisive_rank(run)
-    head, of_state = describe_state(_with_stretch(run, decisive))
-    sources = _SOURCES_OF_ENDED if run.state in ENDED else SOURCES
+    head, *of_state = describe_state(_with_stretch(run, decisive))
+    if which := _which(run, decisive):
+        beyond = None if head.beyond is None else ", ".join(filter(None, [head.beyond, which]))
+        head = structs.replace(head, text=f"{head.text}, {which}", beyond=beyond)
+    head = structs.replace(head, short=title(run))
+    over = run.state in ENDED or leads_with(decisive) == "exiting"
+    sources = _SOURCES_OF_ENDED if over else SOURCES
     others = (clause for source in sources for clause in source(run, decisive))
-    return headline(run.run, f"{head}{_which(run, decisive)}", [*of_state, *others])
+    return headline(run.run, head, [*of_state, *others])
+
+
+def title(run: RunView) -> str:
+    """Its state and its most important figure, for large type: ``warm, 36 ms a step``."""
+    return state_title(_with_stretch(run, decisive_rank(run)))
 
 
 def _with_stretch(run: RunView, decisive: RankView) -> RankView:
@@ -81,11 +91,13 @@ def run_sentence(run: RunView) -> str:
 
 
 def _ended(run: RunView, decisive: RankView) -> Iterator[Clause]:
-    """How it ended, and whether compilation achieved nothing."""
+    """How it ended, what the other ranks ended of, and whether compilation achieved nothing."""
     yield from end_of_run(run)
-    for name, words in conditions(decisive):
+    if run.state is State.FAILED:
+        yield from _losses(run, decisive)
+    for name, clause in conditions(decisive).items():
         if name in LEADS.values() or remedy_of(name, decisive):
-            yield Clause(words, Importance.ATTENTION)
+            yield Clause(clause.text, clause.kind)
     yield from _remedies(run, decisive)
 
 
@@ -97,10 +109,10 @@ def _waiting(run: RunView, decisive: RankView) -> Iterator[Clause]:
     if waiting < 1 or not holds_back or _world(run, decisive) < 2 or run.state in WARM:
         return
     verb = "rank waits" if waiting == 1 else "ranks wait"
-    yield Clause(f"{waiting} {verb} for {'it' if same == 1 else 'them'}", Importance.WAIT)
-    known = deadline(run, decisive)
-    if known is not None and known.left_seconds < NEAR * known.timeout_seconds:
-        yield deadline_words(known)
+    yield Clause(f"{waiting} {verb} for {'it' if same == 1 else 'them'}", Kind.WAIT)
+    item = deadline(run, decisive)
+    if item is not None and item.left_seconds < NEAR * item.timeout_seconds:
+        yield deadline_words(item)
 
 
 def _is_stopped(view: RankView) -> bool:
@@ -111,10 +123,10 @@ def _stopped(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """Ranks whose process is stopped: they would look slow or hung."""
     ranks = [view.rank for view in run.living if _is_stopped(view)]
     if ranks and ranks != [decisive.rank]:
-        yield Clause(_of_ranks("is stopped", ranks), Importance.WAIT)
+        yield Clause(_of_ranks("is", " stopped", ranks), Kind.WAIT)
     elif ranks and "long_compile" not in decisive.judgement.conditions:  # else its words contain it
         short = "its process is stopped"
-        yield Clause(f"{short} (SIGSTOP, Ctrl-Z, a debugger)", Importance.WAIT, short)
+        yield Clause(f"{short} (SIGSTOP, Ctrl-Z, a debugger)", Kind.WAIT, short)
 
 
 def _meanwhile(run: RunView, decisive: RankView) -> Iterator[Clause]:
@@ -123,24 +135,24 @@ def _meanwhile(run: RunView, decisive: RankView) -> Iterator[Clause]:
         return
     quiet = without_steps(run, decisive, in_head=leads_with(decisive) == "silent")
     if quiet is not None:
-        yield Clause(quiet, Importance.WAIT)
+        yield Clause(quiet, Kind.WAIT)
         return
-    yield Clause(pausing(decisive), Importance.WAIT)
+    yield Clause(pausing(decisive), Kind.WAIT)
     if run.state in WARM:
         progress = decisive.figures.progress
         silent = "silent" in decisive.judgement.conditions  # the figures are of that silence
-        known = (progress.compiler_quiet_seconds, None if silent else progress.gap_seconds)
-        since = min((one for one in known if one is not None), default=None)
-        yield Clause(gpus.training(gpus.of_run(run), since), Importance.CONTEXT)
+        pair = (progress.compiler_quiet_seconds, None if silent else progress.gap_seconds)
+        since = min((value for value in pair if value is not None), default=None)
+        yield Clause(gpus.training(gpus.of_run(run), since), Kind.CONTEXT)
     elif decisive.judgement.compiling:
-        yield Clause(left(_with_stretch(run, decisive)), Importance.WAIT)
+        yield Clause(left(_with_stretch(run, decisive)), Kind.WAIT)
         activity = decisive.figures.compile.open
         since = activity.seconds if activity else 0.0
         if decisive.gpus:
-            yield Clause(gpus.waiting(decisive.gpus, since), Importance.CONTEXT)
-        yield Clause(_workers(decisive), Importance.CONTEXT)
+            yield Clause(gpus.waiting(decisive.gpus, since), Kind.CONTEXT)
+        yield Clause(_workers(decisive), Kind.CONTEXT)
     elif run.state is State.STALLED:
-        yield Clause(gpus.meanwhile(decisive.gpus), Importance.CONTEXT)
+        yield Clause(gpus.meanwhile(decisive.gpus), Kind.CONTEXT)
 
 
 def _workers(view: RankView) -> str:
@@ -155,52 +167,55 @@ def _workers(view: RankView) -> str:
 
 def _limit(run: RunView, _decisive: RankView) -> Iterator[Clause]:
     """What limits its speed, and the only rank or the number of ranks that have this limit."""
-    if (known := run.limited_by) is None:
+    if (limit := run.limited_by) is None:
         return
     limits = {view.rank: view.limited_by for view in run.living}
-    ranks = [rank for rank, one in limits.items() if one and one.verdict == known.verdict]
-    words = limited_shortly(known)
+    ranks = [
+        rank
+        for rank, limited_by in limits.items()
+        if limited_by and limited_by.verdict == limit.verdict
+    ]
+    text = limited_shortly(limit)
     if len(ranks) == 1 < len(limits):
-        words += f", rank {ranks[0]} of {len(limits)}"
+        text += f", rank {ranks[0]} of {len(limits)}"
     elif len(ranks) < len(limits):
-        words += f", {len(ranks)} of {len(limits)} ranks"
-    yield Clause(words, Importance.CONTEXT, alone=limited(known), in_full=True)
+        text += f", {len(ranks)} of {len(limits)} ranks"
+    yield Clause(text, Kind.LIMIT, alone=limited(limit), in_full=True)
 
 
-def _losses(run: RunView, _decisive: RankView) -> Iterator[Clause]:
-    """Ranks that failed or were lost while others live."""
-    broken: dict[str, list[int]] = {}
+def _losses(run: RunView, decisive: RankView) -> Iterator[Clause]:
+    """Ranks that failed or were lost, except as the headline says of a run that failed."""
+    broken: dict[tuple[str, str], list[int]] = {}
     for view in run.ranks:
         if view.judgement.state in (State.FAILED, State.LOST):
             broken.setdefault(short_end(view), []).append(view.rank)
-    for how, ranks in broken.items():
-        yield Clause(_of_ranks(how, ranks), Importance.LOSS)
+    if run.state is State.FAILED:
+        del broken[short_end(decisive)]
+    for (verb, how), ranks in broken.items():
+        yield Clause(_of_ranks(verb, how, ranks), Kind.LOSS)
 
 
 def _conditions(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """Each condition once, in the words of the decisive rank, else of the first that has it."""
-    words = dict(short_conditions(decisive)) if decisive.living else {}
+    texts = conditions_beyond(decisive) if decisive.living else {}
     for view in run.living:
-        for name, clause in conditions(view):
-            words.setdefault(name, clause)
+        texts = {**texts, **conditions(view), **texts}
     for condition in (LEADS.get(run.state, ""), leads_with(decisive)):
         if condition in decisive.judgement.conditions:
-            words.pop(condition, None)  # the sentence starts with it
-    for name, clause in words.items():
-        short = re.split(SHORT_BEFORE.get(name, r" \("), clause, maxsplit=1)[0]
-        yield Clause(clause, IMPORTANCE.get(name, Importance.NOTE), short)
+            texts.pop(condition, None)  # the sentence starts with it
+    yield from texts.values()
     yield from _remedies(run, decisive)
 
 
 def _remedies(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """What to do about the conditions that hold, each once."""
-    found: dict[str, None] = {}
+    values: dict[str, None] = {}
     for view in (decisive, *run.ranks):
         for name in view.judgement.conditions:
             if remedy := remedy_of(name, view):
-                found[remedy] = None
-    for words in found:
-        yield Clause(words, Importance.REMEDY)
+                values[remedy] = None
+    for text in values:
+        yield Clause(text, Kind.REMEDY)
 
 
 def _changing(_run: RunView, decisive: RankView) -> Iterator[Clause]:
@@ -209,14 +224,15 @@ def _changing(_run: RunView, decisive: RankView) -> Iterator[Clause]:
     After the first warm-up, the recompile reason and ``thrashing`` report it.
     """
     if not decisive.figures.warmups.count:
-        known = (remedy(one) for one in reversed(decisive.figures.log.varying))
-        yield Clause(next(filter(None, known), ""), Importance.ATTENTION)
+        generator = (remedy(dim) for dim in reversed(decisive.figures.log.varying))
+        for clause in islice(filter(None, generator), 1):
+            yield Clause(clause.text, Kind.ATTENTION)
 
 
 def _differences(run: RunView, _decisive: RankView) -> Iterator[Clause]:
     """What differs between ranks, and which ranks are not visible here."""
-    for words in (main_difference(run), missing(run)):
-        yield Clause(words or "", Importance.NOTE)
+    for text in (main_difference(run), missing(run)):
+        yield Clause(text or "", Kind.NOTE)
 
 
 # All functions that yield clauses of a living run, in addition to ``states.describe_state``.
@@ -236,8 +252,11 @@ _SOURCES_OF_ENDED = (_ended,)
 def decisive_rank(run: RunView) -> RankView:
     """The rank that decides the state of the run: compiling for longest, else quiet for longest.
 
-    Among warm ranks, one with a condition comes first.
+    Among warm ranks, one with a condition comes first; among failed ones, the one that failed
+    first, of which the others may have failed.
     """
+    if run.state is State.FAILED:
+        return min((v for v in run.ranks if v.judgement.state is run.state), key=_failed_at)
 
     def advancement(view: RankView) -> tuple[bool, bool, float, float]:
         activity = view.figures.compile.open if view.judgement.compiling else None
@@ -246,6 +265,15 @@ def decisive_rank(run: RunView) -> RankView:
         return (activity is None, fine, began, view.figures.steps.last_at or 0.0)
 
     return min((v for v in run.ranks if v.judgement.state is run.state), key=advancement)
+
+
+# A daemon sees a killed process end, at the next poll, after its peers have failed of it.
+_SEEN_LATE = 1.0
+
+
+def _failed_at(view: RankView) -> float:
+    since = view.figures.progress.state_since or math.inf
+    return since - _SEEN_LATE if view.figures.life.signal else since
 
 
 def _world(run: RunView, decisive: RankView) -> int:
@@ -258,25 +286,30 @@ def _in_its_state(run: RunView) -> int:
 
 def _which(run: RunView, decisive: RankView) -> str:
     total, same = _world(run, decisive), _in_its_state(run)
+    if run.state is State.FAILED:
+        same = sum(short_end(view) == short_end(decisive) for view in run.ranks)
     if total < 2 or run.state in WARM or run.state is State.FINISHED:
         return ""
     if run.state is State.LOST and same == total:
         return ""
-    return f", rank {decisive.rank} of {total}" if same == 1 else f", {same} of {total} ranks"
+    return f"rank {decisive.rank} of {total}" if same == 1 else f"{same} of {total} ranks"
 
 
-def _of_ranks(how: str, ranks: list[int]) -> str:
+_PLURAL = {"is": "are", "was": "were"}
+
+
+def _of_ranks(verb: str, how: str, ranks: list[int]) -> str:
     """``rank 6 is lost``, ``ranks 6 and 7 are lost``, ``ranks 4-7 failed: RuntimeError``."""
-    if len(ranks) == 2:
-        return f"ranks {ranks[0]} and {ranks[1]} {of_several_ends(how)}"
-    return f"{numbers(ranks)} {how if len(ranks) == 1 else of_several_ends(how)}"
+    named = f"ranks {ranks[0]} and {ranks[1]}" if len(ranks) == 2 else numbers(ranks)
+    return f"{named} {_PLURAL.get(verb, verb) if len(ranks) > 1 else verb}{how}"
 
 
 def brief(run: RunView) -> str:
     decisive = decisive_rank(run)
     if not decisive.judgement.compiling:
         return run.state.value
-    return f"{run.state.value} for {elapsed(_with_stretch(run, decisive))}"
+    view = _with_stretch(run, decisive)
+    return f"{run.state.value} for {elapsed(view)}{in_phase(view)}"
 
 
 _LISTED = 8
@@ -332,71 +365,71 @@ def main_difference(run: RunView) -> str | None:
 
 def _slow(ranks: Sequence[RankView]) -> str | None:
     """``rank 3 takes 12 % longer for a step than the others: GPU clock of rank 3 ...``."""
-    known = slow_rank(ranks)
-    if known is None:
+    rank = slow_rank(ranks)
+    if rank is None:
         return None
     others = "the others" if len(ranks) > 2 else "the other"
-    more = f"{100 * (known.ratio - 1):.0f} % longer for a step than {others}"
-    if known.ratio >= 2:
-        more = f"{known.ratio:.1f} times as long for a step as {others}"
-    return ": ".join(filter(None, [f"rank {known.rank} takes {more}", ", ".join(known.causes)]))
+    more = f"{100 * (rank.ratio - 1):.0f} % longer for a step than {others}"
+    if rank.ratio >= 2:
+        more = f"{rank.ratio:.1f} times as long for a step as {others}"
+    return ": ".join(filter(None, [f"rank {rank.rank} takes {more}", ", ".join(rank.causes)]))
 
 
 def _also(ranks: Sequence[RankView]) -> str | None:
     for category in REASONS:
         hit = [view.rank for view in ranks if _recompiled_for(view, category)]
         if hit and len(hit) < len(ranks):
-            also = _ALSO.get(category, f"recompiled for {category}")
+            also = _ALSO.get(category, f"recompiled ({category})")
             return f"{numbers(hit)} also {also}"
     return None
 
 
 def _slowest(ranks: Sequence[RankView]) -> str | None:
-    of = _gap(ranks)
-    if of is None:
+    spread = _gap(ranks)
+    if spread is None:
         return None
-    gap, others = of.max - of.min, "the others" if len(ranks) > 2 else "the other"
-    return f"rank {of.max_rank} compiled {duration(gap)} longer than {others}"
+    gap, others = spread.max - spread.min, "the others" if len(ranks) > 2 else "the other"
+    return f"rank {spread.max_rank} compiled {duration(gap)} longer than {others}"
 
 
 def _other(ranks: Sequence[RankView]) -> str | None:
-    of = spread(ranks, lambda view: view.figures.compile.graphs)
-    return _most_and_least("graph", of) if of and of.min != of.max else None
+    graphs = spread(ranks, lambda view: view.figures.compile.graphs)
+    return _most_and_least("graph", graphs) if graphs and graphs.min != graphs.max else None
 
 
 def _different(ranks: Sequence[RankView]) -> Iterable[str]:
     spreads = {
         "graph": spread(ranks, lambda view: view.figures.compile.graphs),
-        "recompile": spread(ranks, lambda view: view.figures.compile.recompiles_total),
+        "recompile": spread(ranks, lambda view: view.figures.compile.recompiles),
     }
-    found = [_most_and_least(n, s) for n, s in spreads.items() if s and s.min != s.max]
-    if found:
-        yield f"ranks compiled different things: {'; '.join(found)}"
+    names = [_most_and_least(n, s) for n, s in spreads.items() if s and s.min != s.max]
+    if names:
+        yield f"ranks compiled different things: {'; '.join(names)}"
     for category in REASONS:
         hit = [view.rank for view in ranks if _recompiled_for(view, category)]
         if hit and len(hit) < len(ranks):
-            yield f"only {numbers(hit)} recompiled for {category}"
+            yield f"only {numbers(hit)} recompiled ({category})"
 
 
-def _most_and_least(noun: str, of: Spread) -> str:
-    most = f"{counted(round(of.max), noun)} in rank {of.max_rank}"
-    return f"{most}, {round(of.min)} in rank {of.min_rank}"
+def _most_and_least(noun: str, spread: Spread) -> str:
+    most = f"{counted(round(spread.max), noun)} in rank {spread.max_rank}"
+    return f"{most}, {round(spread.min)} in rank {spread.min_rank}"
 
 
 def _recompiled_for(view: RankView, category: str) -> bool:
-    return bool((view.figures.compile.recompiles or {}).get(category))
+    return bool((view.figures.compile.recompiles_by_category or {}).get(category))
 
 
 def _apart(ranks: Sequence[RankView]) -> Iterable[str]:
-    if of := _gap(ranks):
-        gap, longest = duration(of.max - of.min), of.max_rank
-        yield f"rank {longest} compiled {gap} longer than rank {of.min_rank}"
+    if spread := _gap(ranks):
+        gap, longest = duration(spread.max - spread.min), spread.max_rank
+        yield f"rank {longest} compiled {gap} longer than rank {spread.min_rank}"
 
 
 def _gap(ranks: Sequence[RankView]) -> Spread | None:
     """The spread of their compile times; ``None`` if it is small."""
-    of = spread(ranks, lambda view: view.figures.compile.seconds)
-    if of is None:
+    seconds = spread(ranks, lambda view: view.figures.compile.seconds)
+    if seconds is None:
         return None
-    gap = of.max - of.min
-    return of if gap >= max(_APART_SECONDS, _APART_SHARE * of.max) else None
+    gap = seconds.max - seconds.min
+    return seconds if gap >= max(_APART_SECONDS, _APART_SHARE * seconds.max) else None

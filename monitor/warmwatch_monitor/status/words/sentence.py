@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from warmwatch.shared.phrases import counted
 from warmwatch.shared.states import ENDED
+from warmwatch_monitor.figures.clauses import Kind
 from warmwatch_monitor.model import ObservedTraining, Signs, Snapshot, incomplete
 from warmwatch_monitor.model.machine import AGREEING
 from warmwatch_monitor.output.summary import (
     Clause,
     Headline,
-    Importance,
     RunWords,
     headline,
     several,
@@ -40,21 +40,23 @@ def answer(snapshot: Snapshot) -> Headline:
         ended = sum(run.state in ENDED for run in snapshot.runs)
         if ended == len(snapshot.runs):
             earlier = f"earlier: {counted(ended, 'ended run')}" if ended else ""
-            clauses = (Clause(earlier, Importance.NOTE), Clause(_WHEN_SEEN, Importance.REMEDY))
-            return headline("", _AWAITED, clauses)
+            clauses = (Clause(earlier, Kind.NOTE), Clause(_WHEN_SEEN, Kind.REMEDY))
+            return headline("", Clause(_AWAITED, Kind.STATE), clauses)
     if not snapshot.runs:
         if (problem := _unread(snapshot)) is not None:
-            head = "which runs there are is not known: their records cannot be read"
-            return headline("", head, [Clause(problem, Importance.REASON, joint=": ")])
+            unknown = "which runs there are is not known: their records cannot be read"
+            head = Clause(unknown, Kind.STATE)
+            return headline("", head, [Clause(problem, Kind.REASON, joint=": ")])
         if (problem := incomplete(snapshot)) is not None:
-            return headline("", f"{problem}; no run is known so far", [])
+            return headline("", Clause(f"{problem}; no run is known so far", Kind.STATE), [])
         if snapshot.observed:
             return _unattached(snapshot.observed)
-        return headline("", f"{_NO_RUN}; {_HOW_TO_ATTACH}", [Clause(_WHEN_SEEN, Importance.REMEDY)])
+        head = Clause(f"{_NO_RUN}; {_HOW_TO_ATTACH}", Kind.STATE)
+        return headline("", head, [Clause(_WHEN_SEEN, Kind.REMEDY)])
     from warmwatch_monitor.status.words.run import brief, run_answer
 
-    words = (RunWords(run.run, run.state, brief(run), run_answer(run)) for run in snapshot.runs)
-    return several(words, unread=_unread(snapshot) is not None)
+    parts = (RunWords(run.run, run.state, brief(run), run_answer(run)) for run in snapshot.runs)
+    return several(parts, unread=_unread(snapshot) is not None)
 
 
 def summary(snapshot: Snapshot) -> str:
@@ -65,7 +67,12 @@ def summary(snapshot: Snapshot) -> str:
 def _unread(snapshot: Snapshot) -> str | None:
     """Why the records cannot be read; ``None`` if they can, even if there are none."""
     return next(
-        (one.error for one in snapshot.sources if one.source == _RECORDS and not one.up), None
+        (
+            source.error
+            for source in snapshot.sources
+            if source.source == _RECORDS and not source.up
+        ),
+        None,
     )
 
 
@@ -106,10 +113,12 @@ def _unattached(trainings: Sequence[ObservedTraining]) -> Headline:
     command = shortened(first.command or "a process")
     return headline(
         "",
-        f"no run is known here, but {command} (pid {first.pid}){more} looks like a training",
+        Clause(
+            f"{_NO_RUN}, but {command} (pid {first.pid}){more} looks like a training", Kind.STATE
+        ),
         [
-            Clause(f"it has no agent and {LIKELY[first.likely_compiling]}", Importance.REASON),
-            *(Clause(words, Importance.CONTEXT) for words in unattached_evidence(first)),
-            Clause(ATTACH, Importance.REMEDY),
+            Clause(f"it has no agent and {LIKELY[first.likely_compiling]}", Kind.REASON),
+            *(Clause(text, Kind.CONTEXT) for text in unattached_evidence(first)),
+            Clause(ATTACH, Kind.REMEDY),
         ],
     )

@@ -1,15 +1,17 @@
 """The headline of each state, and the clauses that belong to that state alone; how a rank ended.
 
-Pure. Other views do not parse a headline: ``/status`` has its state as ``state_words``.
+Pure. Other views do not parse a sentence: ``/status`` has its clauses, each with its kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
-from warmwatch.shared.phrases import called_from, counted, duration, place, step_length
+from warmwatch.shared.phrases import called_from, counted, duration, place, took
 from warmwatch.shared.reasons import plain
-from warmwatch.shared.states import WARM, State
+from warmwatch.shared.states import ENDED, WARM, State
+from warmwatch_monitor.figures.clauses import Kind
 from warmwatch_monitor.model import (
     FEWEST_STEPS,
     Compilation,
@@ -21,14 +23,17 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.model.machine import WORKER
 from warmwatch_monitor.output.amounts import own_words
-from warmwatch_monitor.output.summary import Clause, Importance
+from warmwatch_monitor.output.summary import Clause, Words, begin
+from warmwatch_monitor.status.words.caching import dropped
 from warmwatch_monitor.status.words.conditions import (
+    exiting,
     nothing_captured,
     silent,
     slower_causes,
-    slower_speed,
+    slower_since,
 )
 from warmwatch_monitor.status.words.nothing import (
+    child_at_work,
     nothing_compiles,
     nothing_has_compiled,
     workers_at_work,
@@ -43,12 +48,11 @@ from warmwatch_monitor.status.words.requested import (
 )
 
 # the head of the sentence, and the clauses that explain it
-StateText = tuple[str, tuple[Clause, ...]]
+StateText = tuple[Clause, ...]
 
 # A first step has pauses without compilation, for example between a forward and its backward.
 # After a longer pause, the steps may be invisible.
 _PAUSE_SECONDS = 10.0
-_NOW = " at this moment"
 # Start times this close count as the same: half of the last digit shown.
 _SAME_SECONDS = 0.05
 _OTHER_WORK = 2.0  # seconds without compilation that are not worth a clause
@@ -62,19 +66,68 @@ LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
 def describe_state(view: RankView) -> StateText:
     """The head and the clauses for the state of ``view``."""
     lead = leads_with(view)
+    if lead == "exiting":
+        clause = exiting(view)
+        return (_head(clause.text, clause.text[len(clause.short) + 2 :]),)
     if lead == "slower":
         return _slower(view)
     if lead == "thrashing":
-        return repeating_head(view.figures), (_reason(why_repeating(view.figures)),)
-    head, clauses = _BY_STATE[view.judgement.state](view)
+        return _head(repeating_head(view.figures)), _reason(why_repeating(view.figures))
+    head, *clauses = _BY_STATE[view.judgement.state](view)
     if lead == "silent" and view.judgement.state in WARM:
-        head = f"{silent(view.figures)} and {nothing_compiles(view)}; {head}"
-    return head, clauses
+        no_step, rest = silent(view.figures), nothing_compiles(view)
+        usually = no_step.text[len(no_step.short) :]
+        beyond = f"{usually.lstrip()} and {rest}" if usually else rest
+        clauses = [Clause(head.text, Kind.STATE), *clauses]
+        head = _head(f"{no_step.text} and {rest}", beyond)
+    return head, *clauses
+
+
+def _head(text: str, beyond: str | None = None) -> Clause:
+    """``beyond``: what it adds to the title, if it begins with the words of the title."""
+    return Clause(text, Kind.STATE, beyond=beyond)
+
+
+def _after(title: str, rest: str, joint: str = "; ") -> Clause:
+    return _head(begin(title, rest, joint).text, rest)
+
+
+def state_title(view: RankView) -> str:
+    """Its state and its most important figure: ``warm, 36 ms a step``, ``finished after 9 steps``.
+
+    A warming rank has too few clean steps for a speed.
+    """
+    text, state, figures = state_words(view), view.judgement.state, view.figures
+    progress, length = figures.progress, figures.steps.length
+    if state in ENDED:
+        return f"{text} after {counted(figures.steps.count, 'step')}"
+    if "exiting" in view.judgement.conditions:
+        return exiting(view).short
+    if (left := _shown_left(view)) is not None:
+        return f"{text}, about {duration(left)} left"
+    if view.judgement.compiling:
+        return f"{text} for {elapsed(view)}"
+    if state is State.STARTING:
+        return f"{text} for {duration(progress.quiet_seconds)}"
+    if state is State.STALLED:
+        since = progress.quiet_seconds - (progress.stall_limit_seconds or 0.0)
+        return f"{text} for {duration(since)}"
+    if "silent" in view.judgement.conditions:
+        return f"{text}, {silent(figures).short}"
+    return f"{text}, {took(length)} a step" if state in WARM and length is not None else text
+
+
+def _shown_left(view: RankView) -> float | None:
+    """The time that a compilation still takes, if it is known and not about over."""
+    left = view.estimate.left_seconds if view.estimate and view.judgement.compiling else None
+    return left if left is not None and left >= 1 else None
 
 
 def leads_with(view: RankView) -> str:
     """The condition with which the sentence begins, or ``""``."""
     state, holds = view.judgement.state, view.judgement.conditions
+    if "exiting" in holds:
+        return "exiting"
     if "silent" in holds and state in {*WARM, State.STALLED}:
         return "silent"
     if (lead := LEADS.get(state, "")) in holds:
@@ -86,13 +139,20 @@ def leads_with(view: RankView) -> str:
 
 def state_words(view: RankView) -> str:
     """Its state, and the condition that qualifies it: ``warm but slower``; or ``detached``."""
-    state, lead = view.judgement.state, leads_with(view)
-    if state in WARM and lead in _QUALIFIED:
-        return f"{state.value}{_QUALIFIED[lead](view.figures)}"
-    return "detached" if end_of(view) == "detached" else state.value
+    state = view.judgement.state.value
+    if lead := qualified_by(view):
+        return f"{state}{_QUALIFIED[lead](view.figures)}"
+    return "detached" if end_of(view) == "detached" else state
+
+
+def qualified_by(view: RankView) -> str | None:
+    """The condition that qualifies a warm or eager state."""
+    lead = leads_with(view)
+    return lead if view.judgement.state in WARM and lead in _QUALIFIED else None
 
 
 _QUALIFIED: dict[str, Callable[[Figures], str]] = {
+    "exiting": lambda _figures: ", exiting",
     "silent": lambda _figures: " but silent",
     "slower": lambda _figures: " but slower",
     "nothing_captured": lambda figures: f", but {nothing_captured(figures)[0]}",
@@ -101,32 +161,36 @@ _QUALIFIED: dict[str, Callable[[Figures], str]] = {
 
 
 def _slower(view: RankView) -> StateText:
-    head, nothing = state_words(view), Clause(nothing_compiles(view), Importance.REASON)
+    head, nothing = state_words(view), Clause(nothing_compiles(view), Kind.REASON)
     if view.slower is None:  # a Prometheus server has the condition but not the numbers
         step = view.figures.steps.length
-        speed = f": {step_length(step)} a step" if step else ""
-        return f"{head}{speed}", (nothing,)
-    causes = slower_causes(view.slower)
-    why = (Clause(causes, Importance.REASON),) if causes else ()
-    return f"{head}: {slower_speed(view.slower)}", (nothing, *why)
+        return _head(f"{head}: {took(step)} a step" if step else head, ""), nothing
+    speed, since = f"{took(view.slower.seconds)} a step", slower_since(view.slower).text
+    in_title = state_title(view) == f"{head}, {speed}"
+    beyond = since if in_title else f"{speed} {since}"
+    causes = Clause(slower_causes(view.slower), Kind.REASON)
+    return _head(f"{head}: {speed} {since}", beyond), nothing, causes
 
 
 def elapsed(view: RankView) -> str:
-    """How long it has been compiling, and in which phase: ``43 s (inductor)``.
+    """How long it has been compiling.
 
     It includes pauses, in which another rank may compile, and no step.
     """
-    phase = f" ({view.judgement.phase})" if view.judgement.phase else ""
-    stretch, activity = view.figures.progress.stretch, view.figures.compile.open
-    known = stretch or activity
-    return duration(known.seconds if known else 0.0) + phase
+    value = view.figures.progress.stretch or view.figures.compile.open
+    return duration(value.seconds if value else 0.0)
+
+
+def in_phase(view: RankView) -> str:
+    """`` (inductor)``."""
+    return f" ({view.judgement.phase})" if view.judgement.phase else ""
 
 
 def _starting(view: RankView) -> StateText:
     attached = duration(view.figures.progress.quiet_seconds)
     eager = baseline_progress(view.figures)
-    seen = f"starting; no step and no compile activity in the {attached} since it attached"
-    return seen, (Clause(eager, Importance.NOTE),)
+    seen = f"no step and no compile activity in the {attached} since it attached"
+    return _after("starting", seen), Clause(eager, Kind.NOTE)
 
 
 def _compiling(view: RankView) -> StateText:
@@ -135,15 +199,29 @@ def _compiling(view: RankView) -> StateText:
 
 def _at_work(verb: str, view: RankView) -> StateText:
     """The time may be of several compilations; a later one of them is introduced by ``now``."""
-    if view.judgement.phase == "outside":
-        return f"{verb} for {_outside(view)}", ()
-    now, far = view.figures.log.underway, _how_far(view)
-    clauses = (*_why(now), *_compiler_share(view))
-    if now is not None and now.backward:
-        return f"{verb} for {elapsed(view)}, now {_backward_of(now)}{far}", clauses
-    if (verb == "compiling" or _is_later(view)) and _target(now):
-        return f"{verb} for {elapsed(view)}, now{_target(now)}{far}", clauses
-    return f"{verb}{_target(now)} for {elapsed(view)}{far}", clauses
+    phase, now = view.judgement.phase, view.figures.log.underway
+    target, later, rest = _target(now), "", _how_far(view)
+    if phase == "outside":
+        phase, now, target, rest = None, None, "", [(": ", _outside(view))]
+    elif now is not None and now.backward:
+        target, later = "", f"now {_backward_of(now)}"
+    elif target and (verb == "compiling" or _is_later(view)):
+        target, later = "", f"now {target}"
+    rest = [(", ", later), *rest]
+    time = [(" ", f"for {elapsed(view)}"), (" ", f"({phase})" if phase else "")]
+    beyond = time if _shown_left(view) is not None else [(", ", phase or "")]
+    head = _head(
+        _joined([("", verb), (" ", target), *time, *rest]),
+        _joined([(" ", target), *beyond, *rest]),
+    )
+    share = () if view.judgement.phase == "outside" else _compiler_share(view)
+    return head, *_why(now), *share
+
+
+def _joined(parts: Sequence[tuple[str, str]]) -> str:
+    """The texts that are not empty, each after its separator but the first."""
+    shown = [part for part in parts if part[1]]
+    return "".join(chain.from_iterable(shown))[len(shown[0][0]) if shown else 0 :]
 
 
 def _compiler_share(view: RankView) -> Iterator[Clause]:
@@ -152,30 +230,32 @@ def _compiler_share(view: RankView) -> Iterator[Clause]:
     if stretch is None or stretch.compiler_seconds is None:
         return
     if stretch.seconds > _OTHER_WORK + 2 * stretch.compiler_seconds:
-        yield Clause(f"compiled {duration(stretch.compiler_seconds)} of that", Importance.WAIT)
+        yield Clause(f"compiled {duration(stretch.compiler_seconds)} of that", Kind.WAIT)
 
 
 def _outside(view: RankView) -> str:
-    """``12 s: `cc1plus` runs below the training``: the busiest compiler, if the tree shows one."""
-    took, underway = elapsed(view).removesuffix(" (outside)"), view.figures.log.underway
-    if words := workers_at_work(view.figures):
-        return f"{took}: {words}"
-    known = view.process.compilers if view.process else ()
-    busy = next((one.name for one in known if one.busy and one.name != WORKER), None)
+    """```cc1plus` runs below the training``: the busiest compiler, if the tree shows one."""
+    underway = view.figures.log.underway
+    if text := child_at_work(view) or workers_at_work(view.figures):
+        return text
+    compilers = view.process.compilers if view.process else ()
+    busy = next(
+        (compiler.name for compiler in compilers if compiler.busy and compiler.name != WORKER), None
+    )
     program = busy or (underway.name if underway else None)
-    shown = f"`{program}` runs" if program else "a compiler runs"
-    return f"{took}: {shown} below the training"
+    return f"{f'`{program}`' if program else 'a compiler'} runs below the training"
 
 
-def _target(of: Underway | Compilation | None) -> str:
-    """What is compiled, with a leading space; empty if not known."""
-    named = "" if of is None else place(of.name, of.file, of.line)
-    return f" {named}" if named else ""
+def _target(compilation: Underway | Compilation | None) -> str:
+    """What is compiled; empty if not known."""
+    return (
+        "" if compilation is None else place(compilation.name, compilation.file, compilation.line)
+    )
 
 
-def _backward_of(of: Underway) -> str:
+def _backward_of(underway: Underway) -> str:
     """``the backward of `forward` (model.py:31)``."""
-    named = place(of.name, of.file, of.line)
+    named = place(underway.name, underway.file, underway.line)
     return f"the backward of {named}" if named else "a backward"
 
 
@@ -185,68 +265,66 @@ def _is_later(view: RankView) -> bool:
     return bool(activity and whole and whole.seconds - activity.seconds > _SAME_SECONDS)
 
 
-def _how_far(view: RankView) -> str:
+def _how_far(view: RankView) -> list[tuple[str, str]]:
     """``: kernels 31 of 86``, of a warm-up of several graphs ``, graph 3: kernels 31 of 86``."""
     activity = view.figures.compile.open
     if activity is None or activity.counted is None:
-        return ""
-    far, before = activity.counted, view.figures.compile.graphs_compiled
-    graph = f", graph {before + 1}" if before else ""
-    return f"{graph}: {far.of} {far.done} of {far.total}"
+        return []
+    far, before = activity.counted, view.figures.compile.compilations
+    graph = f"graph {before + 1}" if before else ""
+    return [(", ", graph), (": ", f"{far.of} {far.done} of {far.total}")]
 
 
-def _why(of: Underway | Compilation | None) -> tuple[Clause, ...]:
+def _why(compilation: Underway | Compilation | None) -> tuple[Clause, ...]:
     """The reason in plain words, else in PyTorch's own; nothing without a reason."""
-    if of is None or not of.reason:
+    if compilation is None:
         return ()
-    why = plain(of.reason, of.category, of.of_class) or own_words(of.reason)
-    return (_reason(f"{why}{called_from(of.caller)}"),)
+    why = dropped(compilation)
+    if compilation.reason:
+        why = plain(compilation.reason, compilation.category, compilation.of_class) or own_words(
+            compilation.reason
+        )
+    return (_reason(begin(f"{why}{called_from(compilation.caller)}")),) if why else ()
 
 
-def _reason(words: str) -> Clause:
+def _reason(words: Words) -> Clause:
     """The reason for the compilation, joined to the head by a colon."""
-    short = words.partition("; ")[0]
-    return Clause(words, Importance.REASON, short, joint=": ", alone=f"reason: {words}")
+    return Clause(words.text, Kind.REASON, words.short, joint=": ", alone=f"reason: {words.text}")
 
 
 def _warming(view: RankView) -> StateText:
     figures = view.figures
     if not figures.steps.count:
         return _no_step_yet(view)
-    known = so_far(view)
+    name = so_far(view)
     if eager := baseline_progress(figures):
-        return eager, ()
+        return (_head(eager),)
+    clean = _clean_so_far(view)
     if not figures.compile.begun:
-        head = f"warming, {_clean_so_far(view)} and no compile activity"
-    elif view.judgement.clean_steps and known:
-        head = f"warming, {_clean_so_far(view)}"
-    else:
-        head = f"warming, {_clean_so_far(view)} since the last compile activity"
-    return head, (Clause(known, Importance.WAIT, joint=": "), *_off(view))
+        clean = f"{clean} and no compile activity"
+    elif not view.judgement.clean_steps or not name:
+        clean = f"{clean} since the last compile activity"
+    return _after("warming", clean, ", "), Clause(name, Kind.WAIT, joint=": "), *_off(view)
 
 
 def _off(view: RankView) -> tuple[Clause, ...]:
     """Why steps are clean if compilation is turned off."""
     off = turned_off(view.figures)
-    return (Clause(off, Importance.REASON),) if off else ()
+    return (Clause(off, Kind.REASON),) if off else ()
 
 
 def _no_step_yet(view: RankView) -> StateText:
     quiet = view.figures.progress.quiet_seconds
     if quiet < _PAUSE_SECONDS and view.figures.steps.optimizer is not False:
-        if view.figures.pauses.evaluating_since is not None:
-            so_far = f", {duration(view.figures.compile.seconds)} of compiling so far"
-            return f"no step yet{so_far}; {nothing_compiles(view, _NOW)}", ()
-        before = view.figures.steps.before_first_compile_seconds or 0.0
-        spent = view.figures.compile.seconds - before
-        held = f", {duration(spent)} of it compiling" if spent > 0 else ""
-        return f"first step under way{held}; {nothing_compiles(view, _NOW)}", ()
+        spent = view.figures.compile.seconds
+        so_far = f"compiled for {duration(spent)} so far, " if spent > 0 else ""
+        return (_head(f"no step yet: {so_far}{nothing_compiles(view, ' now')}"),)
     if view.figures.steps.optimizer:
-        return f"no step yet; {nothing_has_compiled(view, quiet)}", ()
+        return (_head(f"no step yet; {nothing_has_compiled(view, quiet)}"),)
     if view.figures.warmups.quiet_limit_seconds is not None:
-        return f"warming; no steps are marked; {_quiet_so_far(view)}", ()
-    text = f"no steps seen; {nothing_has_compiled(view, quiet)}"
-    return text, (Clause(_MARK_STEPS, Importance.REMEDY),)
+        return (_after("warming", f"no steps are marked; {_quiet_so_far(view)}"),)
+    head = _head(f"no steps seen; {nothing_has_compiled(view, quiet)}")
+    return head, Clause(_MARK_STEPS, Kind.REMEDY)
 
 
 def _quiet_so_far(view: RankView) -> str:
@@ -264,54 +342,59 @@ def _recompiling(view: RankView) -> StateText:
     log = view.figures.log
     if view.judgement.compiling:
         return _at_work("recompiling", view)
-    what, often = _target(log.reopened_by), of_recompile(view.figures)
+    what = " ".join(filter(None, ["recompiled", _target(log.reopened_by)]))
+    often = of_recompile(view.figures)
     why = (_reason(often),) if often else _why(log.reopened_by)
     if view.figures.warmups.quiet_limit_seconds is not None:
-        return f"recompiled{what}; {_quiet_so_far(view)}", why
-    known = so_far(view)
-    text = f"recompiled{what}, {_clean_so_far(view)} since"
+        return _head(f"{what}; {_quiet_so_far(view)}"), *why
+    name = so_far(view)
+    head = _head(f"{what}, {_clean_so_far(view)} since")
     if not why or seconds_left(view) is None:  # then nothing is left to wait for
-        return text, (*why, Clause(known, Importance.REASON, joint="; " if why else ": "))
-    return text, (Clause(known, Importance.WAIT), *why)
+        return head, *why, Clause(name, Kind.REASON, joint="; " if why else ": ")
+    return head, Clause(name, Kind.WAIT), *why
 
 
 def _warm(view: RankView) -> StateText:
     figures = view.figures
     step = figures.steps.length
-    speed = "" if step is None else f"{step_length(step)} a step"
+    speed = "" if step is None else f"{took(step)} a step"
     if "nothing_captured" in view.judgement.conditions:
         nothing, why = nothing_captured(figures)
-        clauses = (Clause(speed, Importance.WAIT), Clause(why, Importance.REASON))
-        return f"warm, but {nothing}: this is eager speed", clauses
+        head = _after(f"warm, but {nothing}", "this is eager speed", ": ")
+        return head, Clause(speed, Kind.WAIT, beyond=""), Clause(why, Kind.REASON)
     if view.judgement.warm_by in _WITHOUT_STEPS:
-        return _warm_without_steps(view), ()
+        return (_warm_without_steps(view),)
     if not figures.compile.begun and figures.compile.precompiled:
-        return f"warm, {runs_ahead(figures)}", (Clause(_real_speed(view), Importance.WAIT),)
+        return _after("warm", runs_ahead(figures), ", "), _speed_clause(view)
     if not figures.compile.begun:
         graphs = counted(figures.compile.graphs_before or 0, "graph")
-        return f"no compile event since it was attached; {graphs} before that", ()
-    text = f"warm since step {figures.warmups.warm_at_step}"
+        return (_head(f"no compile event since it was attached; {graphs} before that"),)
+    since = f"since step {figures.warmups.warm_at_step}"
     if "silent" in view.judgement.conditions:
-        return text, _off(view)  # it has no speed now
+        return _after("warm", since, " "), *_off(view)  # it has no speed now
     if speed:
-        gained = Clause(brought(figures), Importance.NOTE, joint=", ")
-        return f"{text}: {_real_speed(view)}", (gained, *_off(view))
+        real = _speed_clause(view)
+        head = _head(f"warm {since}: {real.text}", f"{since}: {real.beyond}")
+        return head, Clause(brought(figures), Kind.NOTE, joint=", "), *_off(view)
     quiet = figures.progress.compiler_quiet_seconds or 0.0
-    return f"{text}; {nothing_has_compiled(view, quiet)}", ()
+    return (_after("warm", f"{since}; {nothing_has_compiled(view, quiet)}", " "),)
 
 
-def _warm_without_steps(view: RankView) -> str:
+def _warm_without_steps(view: RankView) -> Clause:
     """``warm; nothing has compiled for 42 s; no steps are marked``: with the basis of that."""
     figures = view.figures
-    head = _WITHOUT_STEPS[view.judgement.warm_by or ""]
-    if not figures.compile.begun and figures.compile.precompiled:
-        head = f"{head}, {runs_ahead(figures)}"
+    ahead = not figures.compile.begun and figures.compile.precompiled
     quiet, tail = figures.progress.compiler_quiet_seconds, ""
     if quiet is None:
         quiet = figures.progress.quiet_seconds
         tail = " since it was attached"
-    steps = "" if figures.steps.count else "; no steps are marked"
-    return f"{head}; {nothing_has_compiled(view, quiet)}{tail}{steps}"
+    rest = [
+        (" ", _WITHOUT_STEPS[view.judgement.warm_by or ""]),
+        (", ", runs_ahead(figures) if ahead else ""),
+        ("; ", f"{nothing_has_compiled(view, quiet)}{tail}"),
+        ("; ", "" if figures.steps.count else "no steps are marked"),
+    ]
+    return _head(_joined([("", "warm"), *rest]), _joined(rest))
 
 
 def runs_ahead(figures: Figures) -> str:
@@ -325,58 +408,63 @@ def _so_far(view: RankView) -> str:
     """
     steps = view.figures.steps
     if steps.trend is not None:
-        return f"so far, getting {steps.trend}{_newest(steps)}"
-    known = (steps.clean.count, view.judgement.clean_steps or None)
-    count = min((one for one in known if one is not None), default=FEWEST_STEPS)
+        return f"so far, getting {steps.trend}"
+    pair = (steps.clean.count, view.judgement.clean_steps or None)
+    count = min((number for number in pair if number is not None), default=FEWEST_STEPS)
     early = count < FEWEST_STEPS if steps.settled is None else not steps.settled
     return f"so far, of {counted(count, 'step')}" if early else ""
 
 
 def _newest(steps: Steps) -> str:
     """``: 30 ms in the last 32 steps``, if that shows it: the speed may be of fewer."""
-    newest, known = steps.newest_seconds or 0.0, steps.length or 0.0
-    beyond = newest < known if steps.trend == "faster" else newest > known
-    shown = step_length(newest)
-    if not beyond or shown == step_length(known):
+    newest, value = steps.newest or 0.0, steps.length or 0.0
+    beyond = newest < value if steps.trend == "faster" else newest > value
+    shown = took(newest)
+    if not beyond or shown == took(value):
         return ""
-    return f": {shown} in the last {steps.newest_count} steps"
+    return f": {shown} in the last {steps.newest_steps} steps"
 
 
 def _eager(view: RankView) -> StateText:
     if "never_compiled" in view.judgement.conditions:
         text, why = never_compiled(view.figures)
-        return f"eager, but {text}", (Clause(why, Importance.REASON),)
+        return _after(f"eager, but {text}", ""), Clause(why, Kind.REASON)
     if off := turned_off(view.figures):
-        return f"runs eagerly: {off}", _speed(view)
+        return _head(f"runs eagerly: {off}"), *_speed(view)
     steps = counted(view.figures.steps.count, "step")
     if view.judgement.warm_by == "ready":
-        return f"ready() was called, and no compile event in {steps}: it runs eagerly", ()
-    unused = not_called(view.figures)
-    clauses = (*_speed(view), *((Clause(unused, Importance.REASON),) if unused else ()))
-    return f"no compile activity in {steps}: the model runs eagerly", clauses
+        return (_head(f"ready() was called, and no compile event in {steps}: it runs eagerly"),)
+    head = _head(f"no compile activity in {steps}: the model runs eagerly")
+    return head, *_speed(view), Clause(not_called(view.figures) or "", Kind.REASON)
 
 
 def _speed(view: RankView) -> tuple[Clause, ...]:
     """The real speed as a clause, unless no step comes at the moment."""
     if "silent" in view.judgement.conditions:
         return ()
-    return (Clause(_real_speed(view), Importance.WAIT),)
+    return (_speed_clause(view),)
 
 
-def _real_speed(view: RankView) -> str:
-    """``35 ms a step is the real speed``; empty if no length is known."""
-    steps = view.figures.steps
-    average = " on average" if steps.averaged else ""
-    claim = _so_far(view) or f"is the real speed{average}"
-    return "" if steps.length is None else f"{step_length(steps.length)} a step {claim}"
+def _speed_clause(view: RankView) -> Clause:
+    """``35 ms a step is the real speed``; without words if no length is known.
+
+    With the length of the newest steps, if that shows a trend and there is room.
+    """
+    steps, so_far = view.figures.steps, _so_far(view)
+    if steps.length is None:
+        return Clause("", Kind.WAIT)
+    claim = so_far or f"is the real speed{' on average' if steps.averaged else ''}"
+    speed, latest = f"{took(steps.length)} a step", _newest(steps)
+    beyond = f"{'the speed' if so_far else 'this'} {claim}{latest}"
+    return Clause(f"{speed} {claim}{latest}", Kind.WAIT, f"{speed} {claim}", beyond=beyond)
 
 
 def _stalled(view: RankView) -> StateText:
     progress = view.figures.progress
     limit = progress.stall_limit_seconds
-    known = f" (limit {duration(limit)})" if limit is not None else ""
-    no_step = f"no step for {duration(progress.quiet_seconds)}{known}"
-    return f"stalled; {no_step} and {nothing_compiles(view)}", ()
+    name = f" (limit {duration(limit)})" if limit is not None else ""
+    no_step = f"no step for {duration(progress.quiet_seconds)}{name}"
+    return (_after("stalled", f"{no_step} and {nothing_compiles(view)}"),)
 
 
 # steps of an optimizer of torch.optim are seen without it
@@ -388,39 +476,44 @@ def end_of(view: RankView) -> str | None:
     return None if view.living else view.end or State.FINISHED.value
 
 
-def _finished(view: RankView) -> str:
-    steps = counted(view.figures.steps.count, "step")
-    ended = end_of(view)
-    if ended == "detached":
-        return f"detached after {steps}"
-    interrupted = " (interrupted)" if ended == "interrupted" else ""
-    return f"finished after {steps}{interrupted}"
-
-
-def _remedies(view: RankView) -> tuple[Clause, ...]:
-    """The advice to mark steps, if it compiled and no step was recorded."""
+def _finished(view: RankView) -> StateText:
+    """With the advice to mark steps, if it compiled and no step was recorded."""
+    interrupted = "(interrupted)" if end_of(view) == "interrupted" else ""
+    head = _after(state_title(view), interrupted, " ")
     steps, compile = view.figures.steps, view.figures.compile
     # the first optimizer step may not have come, especially if the run ended while compiling
     early = steps.optimizer or compile.open is not None
     needless = steps.count or not compile.begun or early
-    return () if needless else (Clause(_MARK_STEPS, Importance.REMEDY),)
+    return (head,) if needless else (head, Clause(_MARK_STEPS, Kind.REMEDY))
 
 
-def _failed(view: RankView) -> str:
+def _failed(view: RankView) -> StateText:
     """What failed, and how: ``failed after 12 steps: RuntimeError``."""
-    steps, life = counted(view.figures.steps.count, "step"), view.figures.life
+    title, life = state_title(view), view.figures.life
     if life.exception:
-        return f"failed after {steps}: {life.exception}"
-    if life.exit_code is not None:
-        return f"failed after {steps} with exit code {life.exit_code}"
-    if life.signal:
-        return f"failed after {steps}: killed by {life.signal}{_memory(view)}"
-    return f"failed after {steps} with an uncaught exception"
+        return (_after(title, life.exception, ": "),)
+    if life.exit_code is None and life.signal:
+        return (_killed(view, f"killed by {life.signal}{_memory(view)}"),)
+    how = "an uncaught exception" if life.exit_code is None else f"exit code {life.exit_code}"
+    return (_after(title, f"with {how}", " "),)
 
 
-def _lost(view: RankView) -> str:
-    steps = counted(view.figures.steps.count, "step")
-    return f"lost after {steps}{': out of memory' if view.oom_killed else ''}"
+def _lost(view: RankView) -> StateText:
+    return (_killed(view, "out of memory" if view.oom_killed else ""),)
+
+
+def _killed(view: RankView, how: str) -> Clause:
+    parts = [(", ", _in_a_compilation(view)), (": ", how)]
+    return _head(_joined([("", state_title(view)), *parts]), _joined(parts))
+
+
+def _in_a_compilation(view: RankView) -> str:
+    """``while `forward` (model.py:31) compiled``, of a process that was killed meanwhile."""
+    if view.figures.compile.open is None:
+        return ""
+    now = view.figures.log.underway
+    target = _backward_of(now) if now is not None and now.backward else _target(now)
+    return f"while {target} compiled" if target else "in a compilation"
 
 
 def _memory(view: RankView) -> str:
@@ -429,10 +522,10 @@ def _memory(view: RankView) -> str:
 
 def end_of_run(run: RunView) -> Iterator[Clause]:
     """How all of a lost run ended, as far as that is known here."""
-    if words := _end_of_run(run):
-        yield Clause(words, Importance.REASON)
+    if text := _end_of_run(run):
+        yield Clause(text, Kind.REASON)
         if all(view.figures.progress.state_since is None for view in run.ranks):
-            yield Clause(_WATCH, Importance.REMEDY)
+            yield Clause(_WATCH, Kind.REMEDY)
 
 
 def _end_of_run(run: RunView) -> str:
@@ -442,7 +535,7 @@ def _end_of_run(run: RunView) -> str:
         return "its program was done, and it was killed at its end"
     signals = {view.figures.life.signal for view in run.ranks}
     ends = [view.figures.progress.state_since for view in run.ranks]
-    known = [end for end in ends if end is not None]
+    values = [end for end in ends if end is not None]
     if len(run.ranks) == 1 and None not in signals:
         return f"killed by {signals.pop()}"
     if len(run.ranks) == 1:
@@ -450,33 +543,30 @@ def _end_of_run(run: RunView) -> str:
     all_lost = all(view.judgement.state is State.LOST for view in run.ranks)
     if run.ended_together is False or not all_lost:
         return ""
-    together = run.ended_together and known
-    within = f" within {duration(max(1.0, max(known) - min(known)))}" if together else ""
+    together = run.ended_together and values
+    within = f" within {duration(max(1.0, max(values) - min(values)))}" if together else ""
     if None not in signals:
         return f"all ranks were killed{within} by {' and '.join(sorted(map(str, signals)))}"
     return f"all ranks ended{within}: cancelled, or one was killed and then the others"
 
 
-def short_end(view: RankView) -> str:
-    """How one rank among others ended: ``failed: RuntimeError``, ``is lost (out of memory)``."""
-    if view.judgement.state is State.LOST:
-        return f"is lost{_memory(view)}"
+def short_end(view: RankView) -> tuple[str, str]:
+    """How one rank among others ended: ``failed: RuntimeError``, ``was killed by SIGTERM``."""
     life = view.figures.life
+    if view.judgement.state is State.LOST and life.signal:
+        return "was", f" killed by {life.signal}{_memory(view)}"
+    if view.judgement.state is State.LOST:
+        return "is", f" lost{_memory(view)}"
     if life.exception:
-        return f"failed: {life.exception}"
+        return "failed", f": {life.exception}"
     if life.signal:
-        return f"failed: killed by {life.signal}{_memory(view)}"
-    return "failed" if life.exit_code is None else f"failed with exit code {life.exit_code}"
-
-
-def of_several_ends(words: str) -> str:
-    """The words of :func:`short_end` for several ranks."""
-    return f"are{words.removeprefix('is')}" if words.startswith("is ") else words
+        return "failed", f": killed by {life.signal}{_memory(view)}"
+    return "failed", "" if life.exit_code is None else f" with exit code {life.exit_code}"
 
 
 _WATCH = "a daemon or `warmwatch wait` that runs at the end sees which signal it was"
-# heads of a warm rank whose warm-up did not end by clean steps
-_WITHOUT_STEPS = {"quiet": "warm", "ready": "warm since ready() was called"}
+# of a warm rank whose warm-up did not end by clean steps
+_WITHOUT_STEPS = {"quiet": "", "ready": "since ready() was called"}
 
 _BY_STATE: dict[State, Callable[[RankView], StateText]] = {
     State.STARTING: _starting,
@@ -486,7 +576,7 @@ _BY_STATE: dict[State, Callable[[RankView], StateText]] = {
     State.EAGER: _eager,
     State.RECOMPILING: _recompiling,
     State.STALLED: _stalled,
-    State.FINISHED: lambda view: (_finished(view), _remedies(view)),
-    State.FAILED: lambda view: (_failed(view), ()),
-    State.LOST: lambda view: (_lost(view), ()),
+    State.FINISHED: _finished,
+    State.FAILED: _failed,
+    State.LOST: _lost,
 }

@@ -1,0 +1,151 @@
+"""Graph breaks: plain words, and what helps. Pure."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+# the setting's name from some version between 2.8 and 2.11 on, and its name in all versions
+_IGNORED, _IGNORED_BEFORE = "ignore_logging_functions", "ignore_logger_methods"
+
+
+class _Remedy(NamedTuple):
+    """``signs``: one of these is in the reason, as whole words in small letters (torch 2.6 to
+    2.15); ``*``: any letters.
+
+    ``words``: what to change in the code; ``setting``: or what to set, which helps in a library's
+    code as well. ``hinted``: what PyTorch's hint contains in the versions that have the setting.
+    """
+
+    signs: tuple[str, ...]
+    words: str
+    setting: str = ""
+    hinted: str = ""
+
+
+_REMEDIES = (
+    _Remedy(
+        ("tensor.item", "aten._local_scalar_dense", "data dependent operator", ".tolist"),
+        "keep the number on the device (log it rarely, outside of the compiled function)",
+        "set torch._dynamo.config.capture_scalar_outputs (or TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS=1)",
+    ),
+    _Remedy(
+        (
+            "data-dependent branching",
+            "generic_jump",
+            "data-dependent jump",
+            "data-dependent control",
+        ),
+        "choose with torch.where or torch.cond instead of an `if` on a tensor's value",
+    ),
+    _Remedy(
+        ("dynamic shape operator", "nonzero"),
+        ("avoid operators whose result's size depends on values (nonzero, masks as indices)"),
+        (
+            "set torch._dynamo.config.capture_dynamic_output_shape_ops (or "
+            "TORCHDYNAMO_CAPTURE_DYNAMIC_OUTPUT_SHAPE_OPS=1)"
+        ),
+    ),
+    _Remedy(  # PyTorch's hint is another setting, which takes no category of a warning
+        ("_warnings.warn",),
+        "take the warning out of the compiled function",
+        f"add warnings.warn to torch._dynamo.config.{_IGNORED}",
+        hinted="reorderable_logging_functions",
+    ),
+    _Remedy(  # PyTorch's hint leaves out `config`
+        ("tensor.backward",),
+        "compile the forward alone, and call backward() outside of the compiled function",
+        "set torch._dynamo.config.trace_autograd_ops",
+        hinted="trace_autograd_ops",
+    ),
+    _Remedy(
+        ("logging", "logger"),
+        "take the logging out of the compiled function",
+        "add the method, such as logging.Logger.warning, to torch._dynamo.config.{ignored}",
+    ),
+    _Remedy(
+        ("builtin print", "print"),
+        "take the printing out of the compiled function",
+        "add print to torch._dynamo.config.reorderable_logging_functions",
+    ),
+    _Remedy(
+        ("graph_break()", "torch._dynamo.graph_break", "user-invoked graph break"),
+        "the program requests this break itself: remove torch._dynamo.graph_break()",
+    ),
+    _Remedy(
+        (
+            "torch.compiler.disable",
+            "torch._dynamo.disable",
+            "skip function",
+            "skipfiles",
+            "skipped",
+        ),
+        (
+            "the function is left out of compilation on purpose: call it outside of the compiled "
+            "one, or let torch.compile see it"
+        ),
+    ),
+    _Remedy(
+        ("context manager", "generic_context_manager", "with block"),
+        "enter the context manager outside of the compiled function",
+    ),
+    _Remedy(
+        ("*numpy*", "non-torch", "c/c++", "builtin function", "attempted to call function marked"),
+        "use a torch function in its place, or wrap the call with torch.library.custom_op",
+    ),
+)
+
+
+# PyTorch has one reason for what somebody marked and for what has no Python code.
+_IN_C = _Remedy(
+    ("python builtin", "c extension"),
+    "it is written in C, so Dynamo cannot trace it: use a torch function in its place, or call it "
+    "outside of the compiled function",
+)
+
+
+# A learning rate scheduler replaces step() by a wrapper, which Dynamo skips: the step within
+# compiles as a whole.
+_BY_SCHEDULER = re.compile(r"\bskip.*?(\w+\.step)\b.* in (?:file )?lr_scheduler\.py")
+
+
+def plain_break(reason: str) -> str | None:
+    """Why a graph broke, if PyTorch's text is hard to read; ``None``: use PyTorch's text."""
+    if reason.startswith(("generic_jump", "Data-dependent branching")):
+        return "it branches on a tensor's value"
+    if wrapped := _BY_SCHEDULER.search(reason):
+        return f"a scheduler wraps `{wrapped[1]}`, which compiles by itself: nothing to change"
+    return None
+
+
+def _has_sign(remedy: _Remedy, text: str) -> bool:
+    return re.search(_any_of(remedy.signs), text) is not None
+
+
+@cache
+def _any_of(signs: tuple[str, ...]) -> str:
+    """A pattern for each of them as a whole: `print` is not in "fingerprint"."""
+    text = "|".join(re.escape(sign).replace(r"\*", r"\w*") for sign in signs)
+    return rf"(?:(?<!\w)|(?=\W))(?:{text})(?:(?<=\W)|(?!\w))"
+
+
+def break_remedy(reason: str, hint: str | None, *, library: bool) -> str | None:
+    """One sentence; ``None`` if none is known, or the user cannot change the code that breaks.
+
+    ``hint``: PyTorch's. ``library``: the place is not in the user's own code.
+    """
+    if _BY_SCHEDULER.search(reason):
+        return None
+    lowered = reason.lower()
+    remedy = next((sign for sign in _REMEDIES if _has_sign(sign, lowered)), None)
+    hint = hint or ""
+    if remedy and "skipped" in remedy.signs and _has_sign(_IN_C, hint.lower()):
+        remedy = _IN_C
+    if remedy is None:
+        return None if library or not hint else f"PyTorch's hint: {hint}"
+    named = _IGNORED if _IGNORED in hint else _IGNORED_BEFORE
+    setting = remedy.setting.format(ignored=named) if remedy.hinted in hint else ""
+    parts = (remedy.words * (not library), setting)
+    text = ", or ".join(filter(None, parts))
+    return f"{text[0].upper()}{text[1:]}." if text else None

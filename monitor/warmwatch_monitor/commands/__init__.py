@@ -1,0 +1,119 @@
+"""The table of commands, and the command line of an install without the monitor's libraries.
+
+Standard library only: the training environment has the agent alone, and there ``--help``,
+``--version``, ``run`` and ``demo`` work all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+# command -> the module that holds it under its own name, and its line in --help
+COMMANDS = {
+    "status": ("warmwatch_monitor.commands.status", "Is it still compiling? A sentence, a table."),
+    "top": ("warmwatch_monitor.top.command", "Runs and ranks on a live screen."),
+    "wait": ("warmwatch_monitor.commands.wait", "Block until a run is warm, or in another state."),
+    "run": ("warmwatch_monitor.commands.run", "Run a training with the agent attached."),
+    "report": ("warmwatch_monitor.report.command", "Where the time of a run went."),
+    "compare": ("warmwatch_monitor.compare.command", "Runs side by side, and the break-even."),
+    "runs": ("warmwatch_monitor.commands.runs", "List runs: the living, then earlier ones."),
+    "export": ("warmwatch_monitor.commands.export", "A run as a Perfetto trace or CSV."),
+    "modes": ("warmwatch_monitor.modes.command", "Measure a script in each mode of torch.compile."),
+    "check": ("warmwatch_monitor.check.command", "Fail in CI if a training compiles more."),
+    "stacks": ("warmwatch_monitor.commands.stacks", "Show the stacks of ranks that compile."),
+    "doctor": ("warmwatch_monitor.doctor.command", "Find problems and say how to fix them."),
+    "serve": ("warmwatch_monitor.server.command", "Start the daemon: page, /status, /metrics."),
+    "demo": ("warmwatch_monitor.commands.demo", "Watch a small model compile; no GPU needed."),
+}
+GROUPS = {
+    "Watch": ("status", "top", "wait", "run"),
+    "Afterwards": ("report", "compare", "runs", "export"),
+    "Choose": ("modes", "check"),
+    "Debug": ("stacks", "doctor"),
+    "Serve": ("serve", "demo"),
+}
+_MISSING = 2
+# pip adds the dependencies to the installed package, of whatever origin
+_EXTRA = "pip install 'warmwatch[monitor]'"
+_ALONE = {"run": "run [--run NAME] [--] CMD...", "demo": "demo"}  # works without the libraries
+
+
+def without_extra(arguments: Sequence[str], missing: Sequence[str]) -> int:
+    """Run ``warmwatch ARGUMENTS`` without the libraries ``missing``; its exit code."""
+    name = arguments[0] if arguments else "--help"
+    if name in ("-V", "--version"):
+        from warmwatch import __version__
+
+        sys.stdout.write(f"warmwatch, version {__version__}\n")
+        return 0
+    if name in ("-h", "--help"):
+        sys.stdout.write(_help())
+        return 0
+    if name in _ALONE and arguments[1:2] in (["-h"], ["--help"]):
+        usage = f"Usage: warmwatch {_ALONE[name]}\n\n  {COMMANDS[name][1]}\n"
+        sys.stdout.write(f"{usage}\nMore options need the monitor's libraries: {_EXTRA}\n")
+        return 0
+    if name == "run":
+        return _run(arguments[1:])
+    if name == "demo" and len(arguments) == 1:
+        return _demo()
+    if name not in COMMANDS and not name.startswith("-"):
+        return _refuse(f"No such command {name!r}; commands: {', '.join(COMMANDS)}")
+    wanted = f"`warmwatch {name}` needs" if name in COMMANDS else "the commands need"
+    text = f"the monitor's libraries, which are not installed ({', '.join(missing)})"
+    return _refuse(f"{wanted} {text}; get them with: {_EXTRA}")
+
+
+def _refuse(words: str) -> int:
+    sys.stderr.write(f"warmwatch: {words}\n")
+    return _MISSING
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    parts = ["Usage: warmwatch [OPTIONS] COMMAND [ARGS]...\n"]
+    for title, names in GROUPS.items():
+        parts.append(f"\n{title}:\n")
+        for name in names:
+            mark = "" if name in _ALONE else " *"
+            parts.append(f"  {name.ljust(width)}  {COMMANDS[name][1]}{mark}\n")
+    parts.append(f"\n* not installed here; get these commands with: {_EXTRA}\n")
+    return "".join(parts)
+
+
+def _run(arguments: Sequence[str]) -> int:  # noqa: RET503 - it becomes CMD
+    """``run [--run NAME] [--] CMD...``: becomes CMD. Other options need the libraries."""
+    rest, name = list(arguments), None
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if option == "--":
+            break
+        option, given, value = option.partition("=")
+        if option in ("--run", "--name") and (given or rest):
+            name = value if given else rest.pop(0)
+        else:
+            needs = f"`warmwatch run {option}` needs the monitor's libraries"
+            return _refuse(f"{needs}; get them with: {_EXTRA}")
+    if not rest or (name is not None and not name.strip()):
+        return _refuse(f"usage: warmwatch {_ALONE['run']}")
+    from warmwatch_monitor.commands.launch import become, environment, startable
+
+    with startable(rest):
+        become(tuple(rest), environment(os.environ, run=name))
+
+
+def _demo() -> int:
+    """The demo's training, which prints the agent's own messages; no daemon, no live view."""
+    import importlib.util
+    import subprocess
+
+    from warmwatch_monitor.interpreter import python
+
+    if importlib.util.find_spec("torch") is None:
+        return _refuse("the demo trains with PyTorch; install it with: pip install torch")
+    sys.stdout.write(f"The agent's own messages. The live view: {_EXTRA}\n")
+    sys.stdout.flush()
+    environ = {**os.environ, "WARMWATCH_SAY": "1", "WARMWATCH_RUN": "demo"}
+    return subprocess.call(python("warmwatch_monitor.commands.demo_training"), env=environ)

@@ -1,0 +1,449 @@
+"""``warmwatch stacks``: what a rank does now, on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from msgspec import Struct, to_builtins
+
+from warmwatch.shared.phrases import counted, duration
+from warmwatch.shared.record import STACKS, RecordError
+from warmwatch.shared.record.stack_file import STACKS_LIMIT, unpack_stacks
+from warmwatch.shared.states import State
+from warmwatch.shared.values import printable
+from warmwatch_monitor.client.answers import make_poller, note_missing_directory, settings_from
+from warmwatch_monitor.client.choice import choose
+from warmwatch_monitor.client.completion import run_names
+from warmwatch_monitor.commands import py_spy
+from warmwatch_monitor.errors import NoRunError, SourceError, UnknownRunError, WarmwatchError
+from warmwatch_monitor.figures.rank import Place
+from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, ThreadStack
+from warmwatch_monitor.output import options
+from warmwatch_monitor.output.console import as_json, note, plain, say
+from warmwatch_monitor.sources.host import BUSY_WORKER_RATIO
+from warmwatch_monitor.sources.processes import (
+    Compilers,
+    cached,
+    children_by_scan,
+    children_files,
+    compile_workers,
+    with_descendants,
+)
+from warmwatch_monitor.sources.records.folder import Folder
+from warmwatch_monitor.status.document import status
+from warmwatch_monitor.status.words.conditions import conditions_beyond
+from warmwatch_monitor.status.words.sentence import NO_RUN
+from warmwatch_monitor.status.words.states import describe_state
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.model import Compiler, RankView, Stacks
+
+_MOST_RANKS = 8
+_NONE_ALIVE = "no rank of this run is alive"
+_NONE_YET = (
+    "the agent has not recorded stacks of this compilation yet. It does so after 60 s "
+    "(WARMWATCH_STACKS), unless something holds the interpreter's lock"
+)
+
+
+@click.command()
+@click.argument("run", required=False, shell_complete=run_names)
+@click.option(
+    "--rank",
+    metavar="N",
+    type=options.Whole(min=0),
+    help="Show this rank, in whatever state it is.",
+)
+@options.directory
+@click.option("--json", "is_json", is_flag=True, help="Print the stacks as JSON.")
+@click.pass_context
+def stacks(
+    ctx: click.Context, /, run: str | None, rank: int | None, dir: str | None, is_json: bool
+) -> None:
+    """Show the stacks of RUN's ranks that compile, are silent or are stalled.
+
+    It shows Python stacks and busy compilers. The stacks come from py-spy (pip install py-spy) if
+    the kernel permits it. Otherwise they come from the agent, which records them a minute into a
+    compilation and then at growing intervals. Without both, the kernel shows whether each thread
+    runs, sleeps or waits for a device. The command reads all of that on this machine; a daemon
+    never sends it.
+
+    \b
+    Exit code: 0 shown; 1 no stacks to show; 5 no run found
+    """
+    settings = settings_from(dir=dir)
+    note_missing_directory(dir)
+    snapshot = make_poller(settings).poll_once()
+    try:
+        values = choose(to_builtins(status(snapshot)), run, os.geteuid())
+    except UnknownRunError as error:
+        from warmwatch_monitor.client.summaries import ended_run, ended_words  # loads SQLite
+
+        if (earlier := ended_run(error.run, dir)) is None:
+            raise
+        raise WarmwatchError(f"{_NONE_ALIVE}: {ended_words(earlier, time.time())}") from None
+    names = {value["run"] for value in values["runs"]}
+    if not names:
+        raise NoRunError(NO_RUN)
+    living = [
+        view for run_view in snapshot.runs if run_view.run in names for view in run_view.living
+    ]
+    if not living:
+        raise WarmwatchError(f"{_NONE_ALIVE}: {values['summary']}")
+    views = _wanted(living, rank)
+    left_out = max(0, len(views) - _MOST_RANKS)
+    ranks = (_stacks_of(view) for view in views[:_MOST_RANKS])
+    is_found = _print_json([*ranks], left_out) if is_json else _print(ranks, left_out)
+    ctx.exit(0 if is_found else 1)
+
+
+def _wanted(living: Sequence[RankView], number: int | None) -> list[RankView]:
+    """The ranks to show. Raises WarmwatchError if there are none."""
+    if number is not None:
+        chosen = [view for view in living if view.rank == number]
+        if not chosen:
+            here = ", ".join(str(view.rank) for view in living[:_MOST_RANKS])
+            raise WarmwatchError(f"no living rank {number} is seen here; seen: {here}")
+        return chosen
+    chosen = [view for view in living if _hangs(view)]
+    if not chosen:
+        raise WarmwatchError("no rank compiles, is silent or is stalled; --rank N shows any rank")
+    return chosen
+
+
+def _hangs(view: RankView) -> bool:
+    judged = view.judgement
+    return judged.compiling or judged.state is State.STALLED or "silent" in judged.conditions
+
+
+def _stacks_of(view: RankView) -> RankProcess:
+    """Its stacks from py-spy; if py-spy fails, those that its agent wrote."""
+    pid = view.figures.life.pid
+    if pid is None:
+        why = "its process cannot be seen from here (another pid namespace)"
+        return _left(view, (), why)
+    compilers = compilers_of(pid)
+    try:
+        stacks = py_spy.dump(pid, stopped=view.process is not None and view.process.stopped)
+    except SourceError as error:
+        return _left(view, compilers, str(error))
+    return RankProcess(view=view, compilers=compilers, present=stacks)
+
+
+def _left(view: RankView, compilers: Sequence[Compiler], why: str) -> RankProcess:
+    """The agent's stack dump of the compilation in progress."""
+    left, problem = _of_agent(view)
+    problems = (why,) if problem is None else (why, problem)
+    pid = view.figures.life.pid
+    kernel = kernel_threads(pid) if pid is not None and not left else ()
+    return RankProcess(view=view, compilers=compilers, left=left, kernel=kernel, problems=problems)
+
+
+def _of_agent(view: RankView) -> tuple[Sequence[Stacks], str | None]:
+    since = view.record.slot.compile.active_since_ns
+    if not since:
+        return (), "the agent writes stacks of compilations, and none is in progress"
+    try:
+        left = dumped_stacks(view.record.folder, since)
+    except FileNotFoundError:
+        left = ()
+    except (OSError, RecordError) as error:
+        return (), str(error)
+    return left, None if left else _NONE_YET
+
+
+def _print(ranks: Iterator[RankProcess], left_out: int) -> bool:
+    """Print the stacks; returns whether there were any."""
+    is_found = False
+    for rank in ranks:
+        for line in _lines(rank):
+            say(plain(line))
+        for problem in rank.problems:
+            note(f"warmwatch: {plain(problem)}")
+        is_found = is_found or bool(rank.present or rank.left)
+    if left_out:
+        say(f"... and {left_out} ranks more: --rank N shows one")
+    return is_found
+
+
+def _lines(rank: RankProcess) -> Iterator[str]:
+    yield from heading(rank.view)
+    yield from at_work(rank.compilers)
+    if rank.present:
+        yield "  Python stacks, by py-spy now:"
+        yield from threads(rank.present)
+    elif rank.left:
+        yield from left_by_agent(rank.left, time.monotonic_ns())
+    elif rank.kernel:
+        yield from by_kernel(rank.kernel)
+
+
+def _print_json(processes: Sequence[RankProcess], left_out: int) -> bool:
+    """Print the same as one JSON object."""
+    now = time.monotonic_ns()
+    ranks = [rank_stacks(process, now) for process in processes]
+    say(as_json(StacksDocument(ranks=ranks, ranks_left_out=left_out)))
+    return any(process.present or process.left for process in processes)
+
+
+_MOST = 64  # lines; an agent doubles its pauses, so a day has about a dozen
+
+
+def dumped_stacks(folder: str, since_ns: int) -> tuple[Stacks, ...]:
+    """The dumps of the activity that began at ``since_ns``, oldest first.
+
+    Raises:
+        OSError: there are none. RecordError: they are invalid.
+    """
+    with Folder(folder) as opened:
+        descriptor, status = opened.open(STACKS)
+        try:
+            if status.st_size > STACKS_LIMIT:
+                raise RecordError(f"its {STACKS} is longer than {STACKS_LIMIT:,} bytes")
+            data = os.pread(descriptor, STACKS_LIMIT, 0)
+        finally:
+            os.close(descriptor)
+    result = []
+    for line in data.split(b"\n")[:_MOST]:
+        with contextlib.suppress(RecordError):  # torn, or not the agent's
+            result.append(unpack_stacks(line))
+    return tuple(stacks for stacks in result if stacks.since_ns == since_ns)
+
+
+class KernelThreads(Struct, frozen=True, kw_only=True):
+    """Threads that do the same, as the kernel shows them to their user."""
+
+    name: str
+    """Their name, as `ps` shows it."""
+    count: int
+    """Number of the threads."""
+    main: bool
+    """Whether the main thread is among them."""
+    state: str
+    """`runs`, `sleeps`, or `waits for a device`, which no signal interrupts."""
+    function: str | None = None
+    """The kernel function in which they sleep or wait; null if unknown."""
+
+
+_STATES = {"R": "runs", "S": "sleeps", "I": "sleeps", "D": "waits for a device", "T": "is stopped"}
+
+
+def kernel_threads(pid: int, proc: Path = Path("/proc")) -> tuple[KernelThreads, ...]:
+    """The activity of the threads of ``pid``, the main one first; empty if it may not be read.
+
+    Needs no permission to trace. For a hanging rank it shows whether it computes, sleeps, or waits
+    for a filesystem or a device, though not where in its program.
+    """
+    counts: dict[tuple[bool, str, str, str | None], int] = {}
+    tasks = proc / str(pid) / "task"
+    with contextlib.suppress(OSError):
+        for task in sorted(tasks.iterdir(), key=lambda path: int(path.name)):
+            with contextlib.suppress(OSError):  # a thread that ended meanwhile
+                key = (task.name == str(pid), *_doing(task))
+                counts[key] = counts.get(key, 0) + 1
+    return tuple(
+        KernelThreads(name=name, count=count, main=main, state=state, function=function)
+        for (main, name, state, function), count in counts.items()
+    )
+
+
+def _doing(task: Path) -> tuple[str, str, str | None]:
+    """Name, state and the kernel's function of one thread."""
+    name, _, rest = (task / "stat").read_text(errors="replace").rpartition(")")
+    letter = rest.split()[0]
+    function = ""
+    if letter in "SDI":
+        with contextlib.suppress(OSError):
+            function = (task / "wchan").read_text(errors="replace")
+    text = printable(function) if function not in ("", "0") else None
+    return printable(name.partition("(")[2]), _STATES.get(letter, f"is in state {letter}"), text
+
+
+_BETWEEN = 0.5  # seconds
+
+
+def compilers_of(pid: int) -> tuple[Compiler, ...]:
+    """The busiest compilers below ``pid``; none if they may not be read."""
+    seen = Compilers()
+    compilers: tuple[Compiler, ...] = ()
+    for pause in (0.0, _BETWEEN):
+        time.sleep(pause)
+        children = cached(children_files() or children_by_scan())
+        workers = compile_workers(pid, children)
+        below = with_descendants(pid, children)[1:]
+        compilers = seen.read(below, workers, time.monotonic_ns(), BUSY_WORKER_RATIO)
+    return compilers
+
+
+class PythonThread(Struct, frozen=True, kw_only=True):
+    """The Python stack of one thread."""
+
+    frames: list[Place]
+    """Its frames, innermost first."""
+    left_out: int
+    """Number of frames left out of the middle."""
+    main: bool
+    """Whether it is the main thread."""
+    compiles: bool
+    """Whether it has compile activity in progress."""
+
+
+class RankStacks(Struct, frozen=True, kw_only=True):
+    """What one rank does now."""
+
+    run: str
+    """The run."""
+    rank: int
+    """The rank, from 0."""
+    pid: int | None
+    """Its pid in this pid namespace; null if the process cannot be seen."""
+    state: str
+    """Its state, as in `/status`."""
+    summary: str
+    """What it does, in one clause."""
+    conditions: list[str]
+    """Its conditions, one clause each."""
+    compilers: list[Compiler]
+    """The compilers below its process."""
+    source: str | None
+    """Where the stacks come from: `py-spy` or `agent`; null without stacks."""
+    age_seconds: float | None
+    """How old the stacks are, in seconds; null without stacks."""
+    phase: str | None
+    """Phase of the compile activity at that time; null if unknown, and from py-spy."""
+    threads: list[PythonThread]
+    """Its Python threads: those that compile, the main thread, then the others."""
+    threads_left_out: int
+    """Number of threads that the agent left out."""
+    kernel_threads: list[KernelThreads]
+    """Its threads as the kernel shows them, if there are no Python stacks."""
+    problems: list[str]
+    """Why something is missing, one sentence each."""
+
+
+class StacksDocument(Struct, frozen=True, kw_only=True):
+    """The stacks of `warmwatch stacks --json`."""
+
+    schema_version: int = 1
+    """1. Within a version, no key changes its meaning."""
+    ranks: list[RankStacks]
+    """The ranks that compile, are silent or are stalled, or the requested rank."""
+    ranks_left_out: int
+    """Number of other such ranks."""
+
+
+def heading(view: RankView) -> Iterator[str]:
+    """The rank, its activity, and a line for each condition."""
+    pid = view.figures.life.pid
+    yield f"{view.run} rank {view.rank}" + ("" if pid is None else f" (pid {pid})")
+    head, *clauses = describe_state(view)
+    why = next((f"{clause.joint}{clause.text}" for clause in clauses if clause.text), "")
+    yield f"  {head.text}{why}"
+    yield from (f"  {condition.text}" for condition in conditions_beyond(view).values())
+
+
+def at_work(compilers: Sequence[Compiler]) -> Iterator[str]:
+    """A line for each compiler below it."""
+    for compiler in compilers:
+        doing = "stopped" if compiler.stopped else "busy" if compiler.busy else "idle"
+        used = duration(compiler.cpu_seconds)
+        yield f"  {compiler.name} (pid {compiler.pid}): {doing}, {used} of CPU so far"
+
+
+def left_by_agent(stacks: Sequence[Stacks], now_ns: int) -> Iterator[str]:
+    """The latest stack dump of the agent, and since when it has been the same."""
+    last = stacks[-1]
+    ago = duration(max(0, now_ns - last.at_ns) / 1e9)
+    phase = f" in {last.phase}" if last.phase else ""
+    into = f"after {_into(last)} of compiling{phase}"
+    yield f"  Python stacks, by its agent {ago} ago, {into}{_as(stacks)}:"
+    yield from threads(last.threads)
+    if last.threads_left_out:
+        yield f"  ... and {counted(last.threads_left_out, 'thread')} more"
+
+
+def by_kernel(threadses: Sequence[KernelThreads]) -> Iterator[str]:
+    """A line for each group of threads with one name and activity."""
+    yield "  Its threads, by the kernel now:"
+    for threadse in threadses:
+        marks = ["main"] * threadse.main + [f"{threadse.count} threads"] * (threadse.count > 1)
+        named = f"{threadse.name} ({', '.join(marks)})" if marks else threadse.name
+        yield f"    {named}: {threadse.state}" + (
+            f" in {threadse.function}" if threadse.function else ""
+        )
+
+
+def threads(stacks: Sequence[ThreadStack]) -> Iterator[str]:
+    """Each thread, innermost frame first."""
+    for number, stack in enumerate(stacks, 1):
+        marks = ["main"] * stack.main + ["compiles"] * stack.compiles
+        yield f"  thread {number}" + (f" ({', '.join(marks)})" if marks else "")
+        lines = [f"    {f.name} ({f.file}:{f.line})" for f in stack.frames]
+        if stack.left_out:
+            lines.insert(INNERMOST, f"    ... {counted(stack.left_out, 'frame')} left out")
+        yield from lines
+
+
+class RankProcess(Struct, frozen=True, kw_only=True):
+    """The result for one rank. ``problems``: why something is missing, one sentence each."""
+
+    view: RankView
+    compilers: Sequence[Compiler] = ()
+    present: Sequence[ThreadStack] = ()
+    left: Sequence[Stacks] = ()
+    kernel: Sequence[KernelThreads] = ()
+    problems: Sequence[str] = ()
+
+
+def rank_stacks(process: RankProcess, now_ns: int) -> RankStacks:
+    """The same for programs."""
+    view, present = process.view, process.present
+    last = process.left[-1] if process.left and not present else None
+    _, *more = (line.strip() for line in heading(view))
+    return RankStacks(
+        run=view.run,
+        rank=view.rank,
+        pid=view.figures.life.pid,
+        state=view.judgement.state.value,
+        summary=more[0],
+        conditions=more[1:],
+        compilers=[*process.compilers],
+        source="py-spy" if present else "agent" if last else None,
+        age_seconds=0.0 if present else max(0, now_ns - last.at_ns) / 1e9 if last else None,
+        phase=last.phase if last else None,
+        threads=[_thread(stack) for stack in present or (last.threads if last else ())],
+        threads_left_out=last.threads_left_out if last else 0,
+        kernel_threads=[*process.kernel],
+        problems=[*process.problems],
+    )
+
+
+def _thread(stack: ThreadStack) -> PythonThread:
+    frames = [Place(**frame._asdict()) for frame in stack.frames]
+    return PythonThread(
+        frames=frames, left_out=stack.left_out, main=stack.main, compiles=stack.compiles
+    )
+
+
+def _into(stacks: Stacks) -> str:
+    return duration(max(0, stacks.at_ns - stacks.since_ns) / 1e9)
+
+
+def _as(stacks: Sequence[Stacks]) -> str:
+    """Since when every dump has shown the same."""
+    same = [stack for stack in stacks if _where(stack) == _where(stacks[-1])]
+    if len(stacks) < 2 or len(same) < 2:
+        return "; elsewhere than before" if len(stacks) > 1 else ""
+    return f"; the same as after {_into(same[0])}"
+
+
+def _where(stacks: Stacks) -> tuple[object, ...]:
+    """The stacks of the compiling threads; without any, of all threads."""
+    chosen = [thread for thread in stacks.threads if thread.compiles] or stacks.threads
+    return tuple(thread.frames for thread in chosen)

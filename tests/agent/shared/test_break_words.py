@@ -1,0 +1,59 @@
+"""A remedy for a graph break follows from whole words of PyTorch's reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from warmwatch.shared.breaks import break_remedy
+
+
+@pytest.mark.parametrize(
+    ("reason", "start"),
+    [
+        ("Failed to trace builtin operator print", "Take the printing out"),
+        ("call to a fingerprint() that C code has", None),
+        ("Attempted to call function print_stats", None),
+        ("logging.Logger method not supported", "Take the logging out"),
+        ("cataloging of items", None),
+        ("call_method NumpyNdarrayVariable() tolist2", "Use a torch function"),
+        ("`ndarray.x()` is not modelled in `torch._numpy`", "Use a torch function"),
+        ("Tensor.tolist with a size that is not known", "Keep the number on the device"),
+        ("compile_subgraph with block_depth != 0", None),
+        ("call to torch._dynamo.graph_break()", "The program requests this break"),
+    ],
+)
+def test_a_sign_is_a_whole_word(reason: str, start: str | None) -> None:
+    remedy = break_remedy(reason, None, library=False)
+    assert remedy is None if start is None else str(remedy).startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("reason", "hint", "remedy"),
+    [
+        (
+            "Attempted to call function marked as skipped `_warnings.warn`",
+            "add it to `torch._dynamo.config.reorderable_logging_functions`",
+            (
+                "Take the warning out of the compiled function, or add warnings.warn to "
+                "torch._dynamo.config.ignore_logging_functions."
+            ),
+        ),
+        (
+            "Unsupported Tensor.backward() call",
+            "Set torch._dynamo.trace_autograd_ops=True",
+            (
+                "Compile the forward alone, and call backward() outside of the compiled function, "
+                "or set torch._dynamo.config.trace_autograd_ops."
+            ),
+        ),
+        (
+            "Tensor.backward",
+            None,
+            "Compile the forward alone, and call backward() outside of the compiled function.",
+        ),
+    ],
+)
+def test_the_setting_is_the_one_that_cures_where_pytorchs_hint_does_not(
+    reason: str, hint: str | None, remedy: str
+) -> None:
+    assert break_remedy(reason, hint, library=False) == remedy

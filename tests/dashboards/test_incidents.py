@@ -1,0 +1,262 @@
+"""One incident is one alert, which no lost scrape, restart or replaced pod delays or repeats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from support.promtool import STEP, Daemon, World
+
+pytestmark = pytest.mark.slow
+
+HANG = [(0.0, "warm"), (300.0, "stalled")]
+STALLED_AFTER, PAGED_AFTER = 7.0, 15.5  # minutes: after 2 of samples, after 10 of it
+
+
+def about(first: float, last: float) -> Any:
+    """Minutes; the alerts may be evaluated before or after the recording rules, which is a step."""
+    return pytest.approx((first, last), abs=1.1 * STEP / 60)
+
+
+def lost_at_random(share: float, seed: int = 0) -> Callable[[float], bool]:
+    random = Random(seed)
+    lost = {at for at in range(0, 3600, STEP) if random.random() < share}
+    return lost.__contains__
+
+
+def every(minutes: float, seconds: float) -> Callable[[float], bool]:
+    """For so long, each so many minutes."""
+    return lambda at: at > 60 and at % (60 * minutes) < seconds
+
+
+def hang(world: World, daemon: Daemon, ranks: int = 2) -> None:
+    for rank in range(ranks):
+        daemon.rank(rank=rank, states=HANG, world_size=ranks)
+    assert world.alerts.keys() >= {"WarmwatchStalled", "WarmwatchStalledLong"}
+
+
+@pytest.mark.parametrize(
+    "down",
+    [
+        pytest.param(lambda _: False, id="never"),
+        pytest.param(every(9, STEP), id="one in 9 min", marks=pytest.mark.long),
+        pytest.param(every(3, 45), id="45 s in 3 min", marks=pytest.mark.long),
+        pytest.param(lost_at_random(0.1), id="10 %", marks=pytest.mark.long),
+        pytest.param(lost_at_random(0.3, seed=1), id="30 %"),
+        pytest.param(lambda at: 660 <= at < 750, id="90 s of Prometheus", marks=pytest.mark.long),
+    ],
+)
+def test_a_hang_pages_once_and_until_it_ends_whatever_scrapes_are_lost(
+    down: Callable[[float], bool],
+) -> None:
+    world = World(40)
+    hang(world, world.daemon(down=down))
+    (warned,), (paged,) = world.alerts["WarmwatchStalled"], world.alerts["WarmwatchStalledLong"]
+    assert STALLED_AFTER - 1 <= warned[0] <= STALLED_AFTER + 1
+    assert PAGED_AFTER - 1 <= paged[0] <= PAGED_AFTER + 1
+    assert (warned[1], paged[1]) == (40, 40)
+
+
+def test_a_new_pod_of_the_daemon_repeats_no_alert() -> None:
+    """Its instance is another; a replaced node's daemon reports the same records."""
+    world = World(30)
+    old = world.daemon("10.0.0.7:10464", host="node-a", pod="w-1", target=lambda at: at < 1000)
+    new = world.daemon("10.0.0.9:10464", host="node-a", pod="w-2", target=lambda at: at >= 1030)
+    for daemon in (old, new):
+        hang(world, daemon)
+    assert {name: len(times) for name, times in world.alerts.items()} == {
+        "WarmwatchStalled": 1,
+        "WarmwatchStalledLong": 1,
+    }
+    assert world.texts("WarmwatchStalledLong", 29)["command"] == (
+        "kubectl -n monitoring exec w-2 -c monitor -- warmwatch stacks 'gpt2'"
+    )
+
+
+def test_a_hang_of_many_nodes_is_one_page() -> None:
+    world = World(20)
+    down = lost_at_random(0.1)
+    for node in range(12):
+        world.daemon(f"n{node}", down=down).rank(rank=node, states=HANG, world_size=12)
+    assert world.alerts.keys() == {"WarmwatchStalled", "WarmwatchStalledLong"}
+    assert "(all ranks: 12 stalled)" in world.texts("WarmwatchStalledLong", 20)["first_rank"]
+
+
+def test_a_rank_that_works_without_steps_is_no_hang_to_a_daemon_that_just_started() -> None:
+    """Its first poll cannot see that the rank works."""
+    world = World(30)
+    states = [(0.0, "warm")]
+    for restart in range(600, 1800, 300):
+        states += [(restart, "stalled"), (restart + 5, "warm")]
+    world.daemon(down=every(5, 30)).rank(states=states)
+    new = world.daemon("b", host="node-a", target=lambda at: at >= 900)
+    new.rank(states=[(0, "stalled"), (905, "warm")])
+    assert not world.alerts.keys() & {"WarmwatchStalled", "WarmwatchStalledLong"}
+
+
+def test_a_crash_loop_is_seen() -> None:
+    world = World(40)
+    daemon = world.daemon(down=every(3, 30))
+    daemon.add("process_start_time_seconds", lambda at: at // 180)
+    daemon.add("process_resident_memory_bytes", 3 * 2**30)
+    hang(world, daemon)
+    alerts = world.alerts
+    assert alerts.keys() == {
+        "WarmwatchDaemonRestarts",
+        "WarmwatchStalled",
+        "WarmwatchStalledLong",
+    }
+    assert len(alerts["WarmwatchDaemonRestarts"]) == 1
+    text = world.texts("WarmwatchDaemonRestarts", 40)
+    assert text["summary"] == "The daemon of a restarted 10 times in 30 minutes"
+    assert text["description"].endswith("It used up to 3GiB.")
+
+
+def test_scrapes_that_fail_now_and_then_are_one_alert() -> None:
+    world = World(30)
+    world.daemon(down=lost_at_random(0.3)).rank()
+    assert world.alerts.keys() == {"WarmwatchScrapesFail"}
+    assert len(world.alerts["WarmwatchScrapesFail"]) == 1
+    assert world.texts("WarmwatchScrapesFail", 30)["summary"].endswith("of the scrapes of a fail")
+
+
+def test_a_daemon_that_is_down_is_one_alert_and_its_runs_none() -> None:
+    world = World(20)
+    world.daemon(down=lambda at: at >= 600).rank()
+    world.daemon("gone", target=lambda at: at < 600, down=lambda at: at >= 570).rank("other")
+    assert world.alerts["WarmwatchDaemonDown"] == [about(12, 20)]
+    assert world.alerts.keys() == {"WarmwatchDaemonDown", "WarmwatchNoDaemon"}
+
+
+def test_a_lost_rank_is_one_page_and_the_end_of_its_run_the_next_line_of_the_same_group() -> None:
+    """The others stall meanwhile; after their timeout they abort."""
+    world = World(25)
+    end = {"end": "lost", "signal": "SIGKILL", "exit_code": "", "exception": ""}
+    daemon, other = world.daemon(), world.daemon("b", pod="w-9")
+    other.rank(rank=1, states=[(0, "warm"), (300, "lost")], end=end, oom=True, world_size=2)
+    aborted = {"end": "failed", "signal": "SIGABRT"}
+    states = [(0.0, "warm"), (400.0, "stalled"), (1000.0, "failed")]
+    daemon.rank(states=states, end=aborted, world_size=2)
+    alerts = world.alerts
+    assert alerts.keys() == {"WarmwatchRankLost", "WarmwatchRunFailed"}
+    assert alerts["WarmwatchRankLost"] == [about(6.25, 16.5)]
+    assert alerts["WarmwatchRunFailed"] == [about(17.75, 25)]
+    text = world.texts("WarmwatchRankLost", 15)
+    assert text["summary"] == "gpt2 lost 1 rank while others live"
+    assert text["first_rank"] == (
+        "rank 1 on node-b: lost, killed by SIGKILL, out of memory (all ranks: 1 lost, 1 stalled)"
+    )
+    assert text["command"] == (
+        "kubectl -n monitoring exec w-9 -c monitor -- warmwatch status 'gpt2'"
+    )
+    assert world.texts("WarmwatchRunFailed", 20)["first_rank"].startswith(
+        "rank 1 on node-b: lost, killed by SIGKILL, out of memory"
+    )
+
+
+@pytest.mark.parametrize(("killed", "state"), [(0, "failed"), (1, "lost")])
+def test_the_rank_that_was_killed_comes_before_those_that_failed_of_it(
+    killed: int, state: str
+) -> None:
+    """Which a daemon saw end after them, at its next poll. One alone on its host is lost."""
+    world = World(8)
+    daemon = world.daemon()
+    signal = {"end": state, "signal": "SIGKILL"}
+    daemon.rank(rank=killed, states=[(0, "warm"), (300.4, state)], end=signal, world_size=2)
+    raised = {"end": "failed", "exception": "RuntimeError", "exit_code": "1"}
+    daemon.rank(rank=1 - killed, states=[(0, "warm"), (300, "failed")], end=raised, world_size=2)
+    assert world.texts("WarmwatchRunFailed", 8)["first_rank"] == (
+        f"rank {killed} on node-a: {state}, killed by SIGKILL (all ranks: "
+        + ("2 failed)" if state == "failed" else "1 failed, 1 lost)")
+    )
+
+
+def test_ranks_that_wait_for_a_compilation_are_not_said_to_after_the_abort() -> None:
+    world = World(25)
+    world.daemon().rank(states=[(0, "warming"), (700, "failed")], world_size=2, timeout=600)
+    world.daemon("b").rank(rank=1, states=[(0, "compiling")], attached=6, world_size=2, timeout=600)
+    alerts = world.alerts
+    assert alerts["WarmwatchCompileSkew"] == [about(7.25, 11.5)]
+    assert alerts.keys() == {"WarmwatchCompileSkew", "WarmwatchRankLost"}
+
+
+def test_a_compilation_that_others_wait_for_is_one_page() -> None:
+    world = World(20)
+    world.daemon().rank(states=[(0, "warming")], world_size=2, timeout=600)
+    world.daemon("b").rank(
+        rank=1, states=[(0, "compiling")], world_size=2, conditions={"long_compile": (360, 9999)}
+    )
+    assert world.alerts.keys() == {"WarmwatchLongCompile"}
+    text = world.texts("WarmwatchLongCompile", 10)["description"]
+    assert re.search("Other ranks have waited (9m|10m 0s)", text)  # as the clock falls
+
+
+@pytest.mark.parametrize("ahead", [pytest.param(-480.0, marks=pytest.mark.long), 480.0])
+def test_a_wrong_clock_is_one_alert_and_no_other(ahead: float) -> None:
+    """Compilations, ends and attaching are compared over hosts, without its error."""
+    world = World(30)
+    wrong, right = world.daemon(clock=ahead), world.daemon("b")
+    wrong.rank(states=[(0, "compiling"), (120, "warm"), (600, "recompiling"), (700, "warm")])
+    right.rank(rank=1, states=[(0, "warming"), (130, "warm")])
+    # a job that is cancelled, over two hosts
+    wrong.rank("cancelled", states=[(0, "warm"), (900, "lost")])
+    right.rank("cancelled", 1, states=[(0, "warm"), (903, "lost")])
+    # a rank that was started again on another host
+    for before, after in ((wrong, right), (right, wrong)):
+        run = "moved-to-" + after.host
+        before.rank(run, states=[(0, "warm"), (300, "lost")])
+        after.rank(run, states=[(360, "warm")], attached=360)
+    assert world.alerts.keys() == {"WarmwatchClockOff", "WarmwatchRunEnded"}
+    assert world.texts("WarmwatchClockOff", 20)["summary"] == (
+        f"The clock of a and that of Prometheus differ by {'-' if ahead > 0 else ''}8m 0s"
+    )
+
+
+@pytest.mark.parametrize("twice", [True, False], ids=["scraped twice", "two daemons"])
+def test_two_daemons_of_one_host_are_one_alert(twice: bool) -> None:
+    """The second did not see how a run ended."""
+    world = World(25)
+    daemons = world.daemon(), world.daemon("b", host="node-a", lag=1.5)
+    for daemon, end in zip(daemons, ("failed", "failed" if twice else "lost"), strict=True):
+        daemon.rank(attached=5.25)
+        daemon.rank("over", states=[(0, "warm"), (600, end)], end={"end": end})
+    alerts = world.alerts
+    assert alerts.keys() == {"WarmwatchTwoDaemons", "WarmwatchRunFailed"}
+    assert alerts["WarmwatchTwoDaemons"] == [about(3, 25)]
+    assert (
+        "The targets a b show the same runs"
+        in (world.texts("WarmwatchTwoDaemons", 20)["description"])
+    )
+
+
+def test_a_gpu_that_fails_is_one_page_with_the_run_that_it_ended() -> None:
+    world = World(22)
+    daemon = world.daemon()
+    daemon.add("warmwatch_gpu_xid_errors_total", lambda at: float(at >= 300), uuid="GPU-1", gpu="0")
+    daemon.add("warmwatch_gpu_info", 1, uuid="GPU-1", gpu="0")
+    end = {"end": "failed", "signal": "SIGABRT"}
+    daemon.rank(states=[(0, "warm"), (310, "failed")], end=end, gpu="GPU-1", world_size=2)
+    daemon.rank(rank=1, states=[(0, "warm"), (900, "failed")], end=end, world_size=2)
+    assert world.alerts.keys() == {"WarmwatchGpuError", "WarmwatchRunFailed"}
+    text = world.texts("WarmwatchGpuError", 10)
+    assert "Rank 0 of gpt2 used it." in text["description"]
+    assert text["command"] == "on node-a: dmesg | grep -i xid; nvidia-smi -q -i 0"
+
+
+def test_a_host_that_is_gone_is_the_alert_of_its_daemon_and_of_the_run_that_hangs() -> None:
+    world = World(30)
+    world.daemon(down=lambda at: at > 300).rank(world_size=2)
+    world.daemon("b").rank(rank=1, states=[(0, "warm"), (400, "stalled")], world_size=2)
+    assert world.alerts.keys() == {
+        "WarmwatchDaemonDown",
+        "WarmwatchStalled",
+        "WarmwatchStalledLong",
+    }
+    assert (
+        "1 of its ranks are on no host that reports"
+        in (world.texts("WarmwatchStalledLong", 30)["description"])
+    )

@@ -1,0 +1,515 @@
+"""``warmwatch wait``: blocks until warm, and ends early where that will not come."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support import builders as b
+from support.daemon import completed, daemon
+from support.documents import status
+from support.records import (
+    compiling,
+    ended,
+    environment,
+    held,
+    live_slot,
+    update,
+    warm,
+    write_record,
+)
+from support.terminal import terminal
+from support.values import replace
+from support.waiting import waiting
+from warmwatch.shared.record import Slot, StepCounts
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.client.daemon import Answer
+from warmwatch_monitor.commands import wait as wait_command
+from warmwatch_monitor.commands import wait as waiter
+from warmwatch_monitor.commands.wait import Outcome, Wait
+from warmwatch_monitor.errors import NoDaemonError, UnknownRunError
+from warmwatch_monitor.model import RankView
+
+
+def wait(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["wait", *arguments])
+
+
+def test_a_wait_for_warm_ends_immediately_if_the_run_is_warm(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, warm())):
+        assert wait("--dir", str(tmp_path), "--timeout", "0").exit_code == 0
+
+
+@pytest.mark.parametrize("named", [("gpt2",), ()])
+def test_it_waits_for_a_run_that_does_not_exist_yet(tmp_path: Path, named: tuple[str, ...]) -> None:
+    """One line of progress for each change of state, and the answer at the end."""
+    with waiting(*named, "--dir", str(tmp_path), "--timeout", "600") as waiter:
+        assert "waiting" in waiter.line()
+        folder = write_record(tmp_path, compiling())
+        with held(folder):
+            while "compiling" not in (line := waiter.line()):
+                assert line, "it ended before it saw the run compile"
+            update(folder, warm())
+            code, out, err = waiter.end()
+    assert (code, err) == (0, "")
+    assert out.startswith("gpt2: warm")
+
+
+def test_at_the_timeout_it_exits_124_with_the_current_state(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, compiling())):
+        began = time.monotonic()
+        result = wait("--dir", str(tmp_path), "--timeout", "0.5")
+        assert time.monotonic() - began >= 0.5
+    assert result.exit_code == 124
+    assert "not warm after 0.5 s: gpt2: compiling" in result.stderr
+
+
+@pytest.mark.parametrize("seconds", ["1e300", "inf"])
+def test_a_timeout_may_be_longer_than_any_wait(tmp_path: Path, seconds: str) -> None:
+    with held(write_record(tmp_path, compiling())):
+        result = wait("--until", "compiling", "--dir", str(tmp_path), "--timeout", seconds)
+    assert result.exit_code == 0
+
+
+def test_a_run_that_is_killed_during_a_wait_ends_it_with_4(tmp_path: Path) -> None:
+    with (
+        held(write_record(tmp_path, compiling())) as training,
+        waiting("--dir", str(tmp_path), "--timeout", "600") as waiter,
+    ):
+        assert "compiling" in waiter.line()
+        training.kill()
+        code, out, err = waiter.end()
+    assert (code, out) == (4, "")
+    assert "lost" in err
+    assert "(before it was warm)" in err
+
+
+def just_begun(slot: Slot) -> Slot:
+    """The same, attached now on the wall clock."""
+    return replace(slot, header=replace(slot.header, attached_epoch_ns=time.time_ns()))
+
+
+@pytest.mark.parametrize("how", ["finished", "failed"])
+def test_an_earlier_end_does_not_answer_a_wait_for_a_launch(tmp_path: Path, how: str) -> None:
+    """Warm or not: it reports the earlier run and waits for the one that begins."""
+    write_record(tmp_path, ended(warm(), how), name="before")
+    with waiting("gpt2", "--dir", str(tmp_path), "--timeout", "600") as waiter:
+        printed = waiter.line()
+        assert printed.startswith(f"gpt2: {how}")
+        assert printed.endswith("that was before this wait; waiting for it to start again")
+        folder = write_record(tmp_path, compiling(), name="anew")
+        with held(folder):
+            while "compiling" not in (line := waiter.line()):
+                assert line, "it ended before it saw the run compile"
+            update(folder, warm())
+            assert waiter.end()[0] == 0
+
+
+@pytest.mark.parametrize("how", ["failed", "lost"])
+def test_without_a_timeout_a_run_that_failed_earlier_gets_time_to_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(wait_command, "NEW_START_SECONDS", 0.4)
+    slot = ended(warm(), "failed") if how == "failed" else warm()  # no process has its lock
+    write_record(tmp_path, slot)
+    result = wait("gpt2", "--dir", str(tmp_path))
+    assert result.exit_code == 4
+    first, last = result.stderr.splitlines()
+    assert first.endswith("; waiting for it to start again, at most 400 ms")
+    assert last.startswith(f"gpt2: {how}")
+    assert result.stderr.endswith("; not started again within 400 ms\n")
+
+
+@pytest.mark.parametrize(
+    ("make", "how", "code"),
+    [
+        (compiling, "failed", 4),
+        (compiling, "finished", 4),
+        (warm, "failed", 4),
+        (warm, "finished", 0),
+    ],
+    ids=["failed", "finished cold", "failed after warm", "finished after warm"],
+)
+def test_a_launch_that_failed_before_the_first_poll_ends_the_wait(
+    tmp_path: Path, make: Callable[[], Slot], how: str, code: int
+) -> None:
+    """It is a success only where it had been warm and finished by itself."""
+    write_record(tmp_path, just_begun(ended(make(), how)))
+    assert wait("gpt2", "--dir", str(tmp_path), "--timeout", "600").exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [(warm, "(after it had been warm)"), (compiling, "(before it was warm)")],
+)
+def test_it_reports_whether_a_failed_run_had_been_warm(
+    tmp_path: Path, make: Callable[[], Slot], words: str
+) -> None:
+    write_record(tmp_path, just_begun(ended(make(), "failed")))
+    assert words in wait("gpt2", "--dir", str(tmp_path)).stderr
+
+
+def test_a_run_that_compiled_nothing_is_not_reported_as_warm(tmp_path: Path) -> None:
+    slot = live_slot(StepCounts(steps=9, last_step_ns=time.monotonic_ns()))
+    write_record(tmp_path, just_begun(ended(slot, "failed")))
+    assert "(after it had run eagerly)" in wait("gpt2", "--dir", str(tmp_path)).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [([], "no run is alive"), (["gpt2"], "no run named 'gpt2'; no run is known here")],
+)
+def test_a_wait_with_timeout_0_answers_immediately(
+    tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    result = wait(*arguments, "--dir", str(tmp_path), "--timeout", "0")
+    assert result.stderr == f"not warm after 0 s: {words}\n"
+
+
+@pytest.mark.parametrize(
+    ("make", "goal", "code", "words"),
+    [
+        (lambda: ended(warm(), "failed"), "failed", 0, "gpt2: failed"),
+        (lambda: ended(warm(), "failed"), "ended", 0, "gpt2: failed"),
+        (lambda: ended(warm(), "failed"), "finished", 4, "(it ended and was never finished)"),
+        (lambda: just_begun(ended(warm(), "finished")), "recompiling", 4, "never recompiling"),
+    ],
+)
+def test_every_state_and_the_end_can_be_waited_for(
+    tmp_path: Path, make: Callable[[], Slot], goal: str, code: int, words: str
+) -> None:
+    write_record(tmp_path, make())
+    result = wait("gpt2", "--until", goal, "--dir", str(tmp_path), "--timeout", "60")
+    assert (result.exit_code, words in result.output) == (code, True)
+
+
+def test_it_waits_for_the_end_of_a_live_run(tmp_path: Path) -> None:
+    with (
+        held(write_record(tmp_path, compiling())) as training,
+        waiting("--until", "ended", "--dir", str(tmp_path), "--timeout", "60") as waiter,
+    ):
+        assert "compiling" in waiter.line()
+        training.kill()
+        code, out, _ = waiter.end()
+    assert (code, out.startswith("gpt2: lost")) == (0, True)
+
+
+def test_a_live_state_is_reached_while_it_lasts(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, compiling())):
+        result = wait("--until", "compiling", "--dir", str(tmp_path), "--timeout", "60")
+        assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("until", ["warm,failed", "failed, warm", "ended,warm"])
+def test_with_several_states_the_first_one_ends_the_wait(tmp_path: Path, until: str) -> None:
+    with held(write_record(tmp_path, warm())):
+        result = wait("--until", until, "--dir", str(tmp_path), "--timeout", "60")
+    assert (result.exit_code, result.stdout[:10]) == (0, "gpt2: warm")
+
+
+def test_with_a_live_state_an_earlier_end_does_not_answer(
+    tmp_path: Path,
+) -> None:
+    """``warm,ended`` is for a launch: it was warm or it is over."""
+    write_record(tmp_path, ended(warm(), "failed"))
+    words = ("gpt2", "--until", "warm,ended", "--dir", str(tmp_path), "--timeout", "0")
+    assert wait(*words).exit_code == 124
+
+
+def test_an_end_without_any_requested_state_has_its_own_exit_code(tmp_path: Path) -> None:
+    write_record(tmp_path, just_begun(ended(warm(), "failed")))
+    result = wait("gpt2", "--until", "compiling,finished", "--dir", str(tmp_path))
+    assert result.exit_code == 4
+    assert "(it ended and was never compiling or finished)" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("make", "until", "code"),
+    [(warm, "warm", 0), (compiling, "warm", 124), (lambda: ended(warm(), "failed"), "finished", 4)],
+    ids=["reached", "timeout", "ended"],
+)
+def test_json_is_the_last_answer_and_the_only_output(
+    tmp_path: Path, make: Callable[[], Slot], until: str, code: int
+) -> None:
+    slot = make()
+    folder = write_record(tmp_path, slot)
+    other = write_record(tmp_path, warm("other"), name="other")
+    words = ("gpt2", "--json", "--until", until, "--timeout", "0.1", "--dir", str(tmp_path))
+    with held(other):
+        if code == 4:
+            result = wait(*words)
+        else:
+            with held(folder):
+                result = wait(*words)
+    answer = json.loads(result.stdout)
+    assert result.exit_code == code
+    assert [run["run"] for run in answer["runs"]] == ["gpt2"]
+    assert answer["schema_version"] == 1
+    assert bool(result.stderr) is (code != 0)
+
+
+def test_json_is_empty_for_a_run_that_never_started(tmp_path: Path) -> None:
+    result = wait("gpt2", "--json", "--timeout", "0", "--dir", str(tmp_path))
+    assert (result.exit_code, result.stdout) == (124, "")
+
+
+def test_on_a_terminal_one_line_shows_time_and_progress(tmp_path: Path) -> None:
+    """It is written over, and gone at the end."""
+    folder = write_record(tmp_path, compiling())
+    with held(folder), terminal("wait", "--dir", str(tmp_path)) as shown:
+        shown.read_until("gpt2: compiling")
+        update(folder, warm())
+        assert shown.read_to_end() == 0
+    printed, last = shown.written.rsplit("\r\x1b[K", 1)
+    assert re.match(r"\r\d[\d.]* m?s: gpt2: compiling", printed)
+    assert "\n" not in printed
+    assert last.startswith("gpt2: warm")
+
+
+def test_a_daemon_that_restarts_during_the_wait_is_queried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may restart; a long absence is the same error as at the beginning."""
+    monkeypatch.setattr(waiter, "_ABSENCE_SECONDS", 0.5)
+    empty = {"runs": [], "warm": None, "summary": "", "compiling": None}
+    answers = iter([{**empty, "incomplete": None, "left_out_uids": []}])
+
+    def ask() -> Answer:
+        for answer in answers:
+            return answer
+        raise NoDaemonError("no daemon answers at x")
+
+    printed: list[str] = []
+    with pytest.raises(NoDaemonError):
+        Wait(ask, None, ["warm"], lambda _, words: printed.append(words)).block(60)
+    assert printed[:2] == [
+        "no run is alive; waiting for one",
+        "no daemon answers at x; retrying",
+    ]
+
+
+class Clock:
+    """Replaces ``time`` for a wait; sleeping advances it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return 10**9 + self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+Reply = Answer | Exception
+
+
+def waited(
+    monkeypatch: pytest.MonkeyPatch,
+    replies: Callable[[float], Reply],
+    run: str | None = None,
+    patience: float = 60.0,
+) -> Outcome | None:
+    """How a wait ends if the seconds since its first poll decide the answer."""
+    clock = Clock()
+    monkeypatch.setattr(waiter, "time", clock)
+
+    def ask() -> Answer:
+        found = replies(clock.now - 1000.0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return Wait(ask, run, ["warm"], lambda *_: None).block(patience).outcome
+
+
+def at(moment: float | None, *views: RankView) -> Answer:
+    """The answer of a daemon whose clock reads ``moment``."""
+    return {**status(b.snapshot(*views)), "at": moment}
+
+
+def attached(view: RankView, moment: float) -> RankView:
+    who = replace(view.figures.who, attached_at=moment)
+    return replace(view, figures=replace(view.figures, who=who))
+
+
+FAR = 5_000.0  # the daemon's clock at the first poll: no real machine's
+
+
+def test_a_run_that_started_and_failed_during_a_daemon_restart_is_not_an_earlier_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The wait began at its first poll, not at the first answer."""
+    broke_off = attached(b.in_every_state()["failed"], FAR + 6)
+
+    def replies(after: float) -> Reply:
+        if after < 5:
+            return UnknownRunError("gpt2", ())
+        return NoDaemonError("away") if after < 18 else at(FAR + after, broke_off)
+
+    assert waited(monkeypatch, replies, "gpt2") is Outcome.ENDED
+
+
+def test_a_run_that_failed_before_the_first_poll_is_an_earlier_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broke_off = attached(b.in_every_state()["failed"], FAR - 11)
+    assert waited(monkeypatch, lambda after: at(FAR + after, broke_off), "gpt2") is Outcome.TIMEOUT
+
+
+def test_a_live_run_counts_although_the_daemons_clock_is_far_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A daemon that has just started has no time of its last read yet."""
+    living = attached(b.in_every_state()["warm"], FAR - 500)
+    replies = (at(None), at(FAR, living))
+    assert waited(monkeypatch, lambda after: replies[after > 0]) is Outcome.REACHED
+
+
+def test_a_run_that_was_alive_counts_although_the_clock_was_set_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    states = b.in_every_state()
+    living, failed = (attached(states[name], FAR - 500) for name in ("compiling", "failed"))
+    replies = (at(FAR), at(FAR - 60, living), at(FAR - 60, failed))
+    assert waited(monkeypatch, lambda after: replies[min(2, int(after))]) is Outcome.ENDED
+
+
+def test_data_of_prometheus_is_compared_with_this_machines_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It sends no time of its own; earlier runs are still skipped."""
+    view = b.in_every_state()["failed"]
+    monkeypatch.setattr(waiter, "time", clock := Clock())
+    for began, outcome in ((-11.0, Outcome.TIMEOUT), (-9.0, Outcome.ENDED)):
+        answer = at(None, attached(view, clock.time() + began))
+        waited = Wait(partial(dict, answer), "gpt2", ["warm"], lambda *_: None, None, clock.time)
+        assert waited.block(5).outcome is outcome
+
+
+@pytest.mark.parametrize("named", ["gtp2", None])
+def test_without_a_timeout_a_run_that_does_not_appear_ends_the_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str | None
+) -> None:
+    """A mistyped name must not block a CI job for ever."""
+    monkeypatch.setattr(wait_command, "APPEARS_SECONDS", 0.4)
+    write_record(tmp_path, ended(warm("gpt2"), "finished"))
+    result = wait(*filter(None, [named]), "--dir", str(tmp_path))
+    first, last = result.stderr.splitlines()
+    nothing = "no run named 'gtp2' (did you mean gpt2?); runs here: gpt2"
+    nothing = nothing if named else "no run is alive"
+    assert first.startswith(f"{nothing}; waiting for ")
+    assert first.endswith(", at most 400 ms")
+    assert last == f"{nothing}; waited 400 ms (--timeout S waits longer)"
+    assert (result.exit_code, result.stdout) == (5, "")
+
+
+def test_a_run_whose_record_is_removed_during_the_wait_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_record(tmp_path, compiling())
+    pauses: list[str] = []
+
+    def goes_on(_state: str, words: str) -> None:
+        pauses.append(words)
+        if len(pauses) == 1:
+            shutil.rmtree(folder)
+
+    with held(folder):
+        query = wait_command.answer_source("gpt2", dir=str(tmp_path), own=True)
+        last = Wait(query, "gpt2", ["warm"], goes_on, appears=0.6).block(60)
+    assert pauses[0].startswith("gpt2: compiling")
+    assert (last.outcome, last.words[:20]) == (Outcome.NO_RUN, "no run named 'gpt2';")
+
+
+def test_a_timeout_replaces_that_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait_command, "APPEARS_SECONDS", 0.1)
+    assert wait("gpt2", "--dir", str(tmp_path), "--timeout", "0.5").exit_code == 124
+
+
+def test_without_a_daemon_it_keeps_the_signal_that_it_saw(tmp_path: Path) -> None:
+    """Only the wait saw it: later commands read the history."""
+    paths = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path / "records")}
+    (tmp_path / "records").mkdir()
+    body = (
+        "import warmwatch, time; warmwatch.attach(run='killed'); warmwatch.step(); time.sleep(600)"
+    )
+    env = environment(**paths)
+    with subprocess.Popen([sys.executable, "-c", body], env=env) as training:
+        line = [sys.executable, "-m", "warmwatch_monitor", "wait", "killed", "--until", "ended"]
+        with subprocess.Popen(line, env=env, stderr=subprocess.PIPE, text=True) as waiter:
+            assert waiter.stderr is not None
+            while not waiter.stderr.readline().startswith("killed: "):
+                pass
+            training.kill()
+            assert waiter.wait() == 0
+    shown = completed("status", "killed", env=env).stdout
+    assert "killed by SIGKILL" in shown
+
+
+def test_without_a_name_an_earlier_run_is_skipped(tmp_path: Path) -> None:
+    write_record(tmp_path, ended(compiling("old"), "failed"), name="old")
+    result = wait("--dir", str(tmp_path), "--timeout", "0.1")
+    assert result.exit_code == 124
+    with held(write_record(tmp_path, warm("new"), name="new")):
+        assert wait("--dir", str(tmp_path), "--timeout", "600").exit_code == 0
+
+
+def test_it_queries_the_daemon_if_one_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WARMWATCH_DIR", raising=False)
+    with held(write_record(tmp_path, warm("far"))), daemon(tmp_path) as url:
+        result = wait("far", "--address", url.removeprefix("http://"), "--timeout", "600")
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--timeout", "soon"], ["--timeout", "-1"], ["--until", "x"], ["--until", "warm,"]],
+)
+def test_wrong_usage_exits_2(arguments: list[str]) -> None:
+    assert wait(*arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("how", ["failed", "lost", "finished"])
+def test_it_waits_while_a_process_of_the_script_has_no_record_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Beyond the time for a new start, which begins again when that process is gone."""
+    monkeypatch.setattr(wait_command, "NEW_START_SECONDS", 0.4)
+    monkeypatch.setattr(wait_command, "APPEARS_SECONDS", 0.4)
+    monkeypatch.setenv("WARMWATCH_OBSERVE", "on")
+    began = time.monotonic()
+    runs: set[str] = set()
+    seen = [began]  # when a process of the script was there
+
+    def is_starting(run: str, _after: float) -> bool:
+        runs.add(run)
+        there = time.monotonic() < began + 1.5
+        if there:
+            seen.append(time.monotonic())
+        return there
+
+    monkeypatch.setattr("warmwatch_monitor.sources.unattached.is_starting", is_starting)
+    write_record(tmp_path, warm() if how == "lost" else ended(warm(), how))
+    result = wait("gpt2", "--dir", str(tmp_path))
+    lines = result.stderr.splitlines()
+    assert lines[0].startswith(f"gpt2: {how}")
+    assert lines[0].endswith("; a process of this script has started and has no record yet")
+    assert time.monotonic() > seen[-1] + 0.3
+    assert runs == {"gpt2"}
+    assert result.exit_code == (5 if how == "finished" else 4)
