@@ -25,13 +25,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.daemon import daemon
 
-MODELS = ("gpt", "llama", "resnet")
+MODELS = ("gpt", "fp8", "llama", "resnet")
 STEADY, STEPS, OFF = 40, 160, 0.03
-PEAK = float(os.environ.get("PEAK", "989.4e12"))  # of an H100 and an H200, bfloat16
+PEAK = float(os.environ.get("PEAK", "989.4e12"))  # of an H100 and an H200, bfloat16; float8: twice
 Forward = Callable[[], Any]
+Operations = dict[str, float]  # of a step, by type
 
 
-def gpt() -> tuple[Any, Forward, float]:
+def gpt() -> tuple[Any, Forward, Operations]:
     """GPT-2 with 124M parameters; its head shares the embedding's weight."""
     import torch
     from benchmarks import gpt as benchmark
@@ -40,10 +41,23 @@ def gpt() -> tuple[Any, Forward, float]:
     batch = torch.randint(size.vocabulary, (2, benchmark.BATCH, size.context), device="cuda")
     weights = sum(p.numel() for p in model.parameters()) - model.places.weight.numel()
     attention = 12 * size.layers * size.width * size.context
-    return model, lambda net: net(*batch), (6 * weights + attention) * batch[0].numel()
+    operations = (6 * weights + attention) * batch[0].numel()
+    return model, lambda net: net(*batch), {"bfloat16": operations}
 
 
-def llama() -> tuple[Any, Forward, float]:
+def fp8() -> tuple[Any, Forward, Operations]:
+    """The same GPT; the linear layers of its blocks multiply in FP8, forward and backward."""
+    from benchmarks import gpt as benchmark
+
+    from gpu.trainings import float8
+
+    model, forward, operations = gpt()
+    weights = sum(layer.weight.numel() for layer in float8.convert(model.blocks))
+    eight = 6 * weights * benchmark.BATCH * benchmark.GPT2.context
+    return model, forward, {"float8": eight, "bfloat16": operations["bfloat16"] - eight}
+
+
+def llama() -> tuple[Any, Forward, Operations]:
     """A Llama of the transformers library: four query heads share one of keys and values."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -62,11 +76,11 @@ def llama() -> tuple[Any, Forward, float]:
     tokens = torch.randint(16384, (8, length), device="cuda")
     weights = sum(p.numel() for p in model.parameters()) - model.model.embed_tokens.weight.numel()
     attention = 12 * layers * width * length
-    operations = (6 * weights + attention) * tokens.numel()
+    operations = {"bfloat16": (6 * weights + attention) * tokens.numel()}
     return model, lambda net: net(input_ids=tokens, labels=tokens).loss, operations
 
 
-def resnet() -> tuple[Any, Forward, float]:
+def resnet() -> tuple[Any, Forward, Operations]:
     """ResNet-50: 4.089 billion products a picture forward; no gradient of the pictures."""
     import torch
     from torchvision.models import resnet50
@@ -75,7 +89,7 @@ def resnet() -> tuple[Any, Forward, float]:
     pictures = torch.randn(128, 3, 224, 224, device="cuda")
     labels = torch.randint(1000, (128,), device="cuda")
     stem = 2 * 64 * 3 * 7 * 7 * 112 * 112
-    operations = (3 * 2 * 4.089184e9 - stem) * len(labels)
+    operations = {"bfloat16": (3 * 2 * 4.089184e9 - stem) * len(labels)}
     pictures = pictures.to(memory_format=torch.channels_last)
     return model, lambda net: torch.nn.functional.cross_entropy(net(pictures), labels), operations
 
@@ -144,14 +158,17 @@ def main() -> int:
                     print(f"{name:<8} {chosen.mode} {caches} FAILED {found['error']}", flush=True)
                     return 1
                 counts.add(count := found["flops_per_step"])
-                by_formula = found["operations"] / found["step"] / PEAK
-                count, mfu = (count or 0) / found["operations"], (found["mfu_ratio"] or 0)
+                total = sum(found["operations"].values())
+                bf16 = total - found["operations"].get("float8", 0) / 2
+                by_formula = bf16 / found["step"] / PEAK
+                count, mfu = (count or 0) / total, (found["mfu_ratio"] or 0)
                 wrong += abs(count - 1) > OFF or abs(mfu / by_formula - 1) > OFF
                 print(
                     f"{name:<8} {chosen.mode} {caches}, {hits} cache hits: operations"
-                    f" {found['flops_per_step']} of {found['operations']:.6g} ({count:.4f}), MFU"
+                    f" {found['flops_per_step']} of {total:.6g} ({count:.4f}), MFU"
                     f" {mfu:.4%} of {by_formula:.4%} ({mfu / by_formula:.4f}),"
-                    f" step {1e3 * found['step']:.3f} ms, excluded {found['excluded']}",
+                    f" step {1e3 * found['step']:.3f} ms, excluded {found['excluded']},"
+                    f" types {found['dtypes']}",
                     flush=True,
                 )
         wrong += len(counts) > 1

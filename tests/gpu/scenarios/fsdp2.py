@@ -1,5 +1,5 @@
 """FSDP2 over two GPUs, each block compiled and then sharded: the first one's input has no gradient,
-so the others compile once more, which is the first compilation of another instance."""
+so the code of all blocks compiles once more for the others."""
 
 import torch
 from _gpu import Blocks, finish, join, part, train
@@ -7,7 +7,7 @@ from torch.distributed.fsdp import fully_shard
 
 EXPECT = {
     "states": "compiling warming warm",
-    "categories": "new_instance",
+    "categories": "requires_grad",
     "cold": True,
     "ranks": 2,
 }

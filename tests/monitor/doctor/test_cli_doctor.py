@@ -442,5 +442,10 @@ def test_advice_is_wrapped_on_a_terminal_and_has_one_line_in_a_pipe(
     monkeypatch.setenv("COLUMNS", "80")
     lines = doctor().stdout.splitlines()
     assert max(map(len, lines)) <= 80 < max(map(len, piped))
-    assert " ".join(" ".join(lines).split()) == " ".join(" ".join(piped).split())
+    assert _words_of(lines) == _words_of(piped)
     assert all(line.startswith(("ok    ", "note  ", "DO    ", " " * 7)) for line in lines[:-1])
+
+
+def _words_of(lines: list[str]) -> list[str]:
+    """Without digits: what is free changes between two calls."""
+    return re.sub(r"\d", "", " ".join(lines)).split()
