@@ -40,7 +40,7 @@ def test_the_table_of_features_names_proofs_that_exist_and_each_scenario() -> No
     proofs = {name for row in features.features() for name in row.proof}
     assert proofs - names - {*features.proofs()} == set()
     assert names - proofs == set()
-    assert "\n".join(features.table()) in accuracy.DOCUMENT.read_text()
+    assert "\n".join(features.listing()) in accuracy.DOCUMENT.read_text()
 
 
 def test_the_accuracy_table_lists_the_scenarios_that_exist() -> None:

@@ -46,6 +46,13 @@ class Feature:
     proof: tuple[str, ...] = ()
 
     @property
+    def tested(self) -> str:
+        """With what it passed, in brackets; empty if it is the usual."""
+        if not self.proof:
+            return " (by its code)"
+        return f" ({self.versions})" if self.versions else ""
+
+    @property
     def versions(self) -> str:
         """The versions of PyTorch with which all of the proofs passed; empty if it is the usual
         ones."""
@@ -83,11 +90,18 @@ def features() -> Iterator[Feature]:
         yield Feature(name=name, result=words, proof=named)
 
 
-def table() -> list[str]:
-    """The rows in Markdown."""
-    lines = ["| feature | result | proof |", "|---|---|---|"]
+def listing() -> list[str]:
+    """The features in Markdown: of each group those that are equal, then a line for each other."""
+    lines: list[str] = []
+    groups: dict[str, list[Feature]] = {}
+    rows: list[Feature] = []
     for one in features():
-        proof = ", ".join(f"`{name}`" for name in one.proof)
-        proof += f" ({one.versions})" if one.versions else ""
-        lines.append(f"| {one.group or one.name} | {one.result} | {proof} |")
+        if one.group:
+            rows = groups[one.group] = []
+        else:
+            rows.append(one)
+    for group, rows in groups.items():
+        equal = [f"{one.name}{one.tested}" for one in rows if one.result == EQUAL]
+        lines += ["", group, "", *([f"- Equal: {'; '.join(equal)}."] if equal else [])]
+        lines += [f"- {one.name}: {one.result}{one.tested}" for one in rows if one.result != EQUAL]
     return lines

@@ -153,15 +153,15 @@ def _first(causes: list[str]) -> str:
 
 
 def _row(one: PublicReport, said: Answer) -> str:
-    counts = ", ".join(_number(count, what) for what, count in said.counts.items() if count)
-    after = "" if said.cured is None else _number(said.cured[one.faults], one.faults)
-    cells = (
-        f"{one.source}: {one.about}",
-        f"{counts}; with the remedy {after}" if after else counts,
-        _first(said.causes) or "none is named",
-        "; ".join(wrong(one, said)) or "right",
+    count, cured = said.counts[one.faults], ""
+    if said.cured is not None:
+        cured = f", {said.cured[one.faults]} with the remedy"
+    faults = wrong(one, said)
+    result = f" **Wrong:** {'; '.join(faults)}." if faults else ""
+    return (
+        f"- {one.source}: {one.about.rstrip('.')} ({_number(count, one.faults)}{cured}):"
+        f" {_first(said.causes) or 'no cause is named'}.{result}"
     )
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def main() -> int:
@@ -183,12 +183,11 @@ def main() -> int:
 
 _HEAD = """## Public reports
 
-Written by `cd tests && PYTHONPATH=. python -m support.public_reports`. Each row is the smallest
+Written by `cd tests && PYTHONPATH=. python -m support.public_reports`. Each is the smallest
 training of a public issue (`tests/process/reports/`), run with the agent, and again without it with
-the remedy applied. *PyTorch* has PyTorch's own counts of both runs. *Right*: cause and remedy are.
+the remedy applied: what PyTorch counts, and the cause that Warmwatch names. Cause and remedy are
+right, unless it says *wrong*.
 
-| report | PyTorch | cause | result |
-|---|---|---|---|
 """
 
 if __name__ == "__main__":

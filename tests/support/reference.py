@@ -5,19 +5,15 @@ Whole pages, and tables between markers in pages whose other text is written by 
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
-from copy import copy
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import click
 
 import warmwatch
 from support.builders import snapshot
@@ -25,7 +21,6 @@ from warmwatch.shared.deployment import LABELS
 from warmwatch.shared.states import NEEDS_ATTENTION, Conditions, State
 from warmwatch.shared.variables import Monitor, Training
 from warmwatch_monitor.check.output import CheckDocument
-from warmwatch_monitor.cli import GROUPS, cli
 from warmwatch_monitor.commands.export import ExportDocument
 from warmwatch_monitor.commands.run import RunDocument
 from warmwatch_monitor.commands.runs import RunsDocument
@@ -45,11 +40,10 @@ from warmwatch_monitor.status.schema.json_schema import schema_file, schema_text
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
-AGENT = ROOT / "agent" / "warmwatch"
 MADE = "<!-- Made by `cd tests && python -m support.reference`; do not edit. -->"
 WIDTH = 100
+OF_GPUS = "warmwatch_gpu_"  # gpus.md has these
 PARTS = {  # how the names of metrics begin -> heading
-    "warmwatch_gpu": "GPUs",
     "warmwatch_host": "Host",
     "warmwatch": "Runs, ranks and the daemon",
     "process": "The daemon's process",
@@ -73,72 +67,25 @@ JSON_OUTPUT = {
 }
 
 
-def command_options() -> str:
-    """Every command's ``--help``."""
-    lines = [MADE, "", "# Options of each command", ""]
-    lines += [
-        "What `warmwatch COMMAND --help` prints, without the options that several commands have.",
-        "[Commands](commands.md) has examples.",
-    ]
-    shared: set[tuple[str, str]] = set()
-    environment = dict(os.environ)
-    for name in [name for name in environment if name.startswith("WARMWATCH_")]:
-        del os.environ[name]  # a default must not be that of the machine
-    try:
-        for names in GROUPS.values():
-            for name in names:
-                found = cli.get_command(click.Context(cli), name)
-                assert found is not None
-                own = [one for one in found.params if _shown(one) not in shared]
-                if not shared:  # the first command has all of them
-                    own = [one for one in found.params if one.name not in _SHARED]
-                    shared = {_shown(one) for one in found.params if one.name in _SHARED}
-                command = copy(found)
-                command.params = own
-                command.context_settings.setdefault("help_option_names", ["-h", "--help"])
-                context = click.Context(
-                    command,
-                    info_name=f"warmwatch {name}",
-                    help_option_names=["-h", "--help"],  # click never replaces the first ones
-                    terminal_width=WIDTH,
-                    max_content_width=WIDTH,
-                )
-                help_ = click.unstyle(command.get_help(context)).rpartition("\n  -h, --help")[0]
-                lines += ["", f"## `{name}`", "", "```text", help_.strip(), "```"]
-    finally:
-        os.environ.update(environment)
-    rows = [f"| `{names}` | {text} |" for names, text in sorted(shared)]
-    lines += ["", "## Options of several commands", "", "| option | does |", "|---|---|", *rows]
-    return "\n".join(lines) + "\n"
-
-
-def _shown(one: click.Parameter) -> tuple[str, str]:
-    """An option with what it takes, and its help."""
-    return " ".join((*one.opts, one.metavar or "")).strip(), getattr(one, "help", None) or ""
-
-
-# output/options.py
-_SHARED = {"address", "dir", "prometheus", "token_file", "user_file", "ca", "cert", "key"}
-
-
 def metrics() -> str:
     """Every metric family."""
     lines = [MADE, "", "# Metrics", ""]
     lines += [
-        "Every family of `/metrics`. Names, labels and meaning are public: they change with a",
-        "version. A series is absent if its value is unknown. Ranks have the labels `run` and",
-        "`rank`, GPUs `gpu` (the index) and `uuid`.",
-        "[Prometheus and Grafana](../how-to/prometheus-and-grafana.md#scrape) shows how to scrape,",
-        "[GPUs](gpus.md) explains the metrics of GPUs. From two minutes after its end, a rank has",
-        "no histogram, and of labels such as `phase` only those that are not 0 (one, if all are):",
-        "[scale](../explanation/scale.md#sizing-prometheus).",
+        "Every family of `/metrics`, except those of [GPUs](gpus.md#what-each-series-means).",
+        "Names that end in `_total` are counters, in `_info` info metrics with the value 1;",
+        "`warmwatch_step_seconds` is a histogram, and all others are gauges. Names, labels and",
+        "meaning are public: they change with a version. A series is absent if its value is",
+        "unknown. Ranks have the labels `run` and `rank`.",
+        "[Prometheus and Grafana](../how-to/prometheus-and-grafana.md#scrape) shows how to scrape.",
+        "From two minutes after its end, a rank has no histogram, and of labels such as `phase`",
+        "only those that are not 0 (one, if all are): [scale](../explanation/scale.md).",
     ]
-    every = rest = [*families(snapshot(), "0"), *DaemonSeries().families(snapshot())]
+    every = [*families(snapshot(), "0"), *DaemonSeries().families(snapshot())]
+    rest = [family for family in every if not family.name.startswith(OF_GPUS)]
     for start, heading in PARTS.items():
         part = [family for family in rest if family.name.startswith(start)]
         rest = [family for family in rest if family not in part]
-        lines += ["", f"## {heading}", "", "| metric | type | meaning |", "|---|---|---|"]
-        lines += sorted(row(family) for family in part)
+        lines += ["", f"## {heading}", "", *sorted(row(family) for family in part)]
     lines += ["", "## Labels with fixed values", ""]
     lines += [
         'Of a family whose text begins with "1 for the value that holds", a rank has one series',
@@ -181,19 +128,16 @@ def fixed_values(families: Iterable[Family]) -> list[str]:
 
 
 def functions() -> str:
-    """Every public function of ``warmwatch``, and the modules for frameworks, by docstring."""
+    """Every public function of ``warmwatch``, by docstring."""
     lines = [MADE, "", "# Functions of `warmwatch`", ""]
-    lines += ["The signatures and docstrings. [Python API](python-api.md) shows how to use them."]
+    lines += [
+        "The signatures and docstrings. [Python API](python-api.md) shows how to use them,",
+        "[attach](../how-to/attach.md#the-line-of-each-framework) the modules for frameworks.",
+    ]
     for name in warmwatch.__all__:
         function = getattr(warmwatch, name)
         lines += ["", f"## `{name}`", "", "```python", call(name, function), "```", ""]
         lines += ["```text", inspect.getdoc(function) or "", "```"]
-    lines += ["", "## Modules", "", "What to import instead of `warmwatch`, for a framework too:"]
-    lines += ["[attach](../how-to/attach.md) has the line of each."]
-    for path in (AGENT / "auto.py", *sorted((AGENT / "frameworks").glob("[!_]*.py"))):
-        name = ".".join(path.relative_to(AGENT.parent).with_suffix("").parts)
-        text = ast.get_docstring(ast.parse(path.read_text()))  # the framework is not needed
-        lines += ["", f"### `{name}`", "", "```text", text or "", "```"]
     return "\n".join(lines) + "\n"
 
 
@@ -238,54 +182,68 @@ def documents() -> str:
     kinds[ResetEvent.__name__] = "reset"
     lines = [MADE, "", "# Keys of `/status` and `/events`", ""]
     lines += [
-        "Every key of the [`/status`](#status) document and of the data of each event. A key is",
-        "always there; it is null if its value is unknown or absent, and only where that is",
-        "stated. The JSON Schema is at `/openapi.json`. [HTTP](http.md) shows how to request both.",
-        "The event `snapshot` holds a whole `/status` document, and `stopping` only `at`.",
+        "Every key of the [`/status`](#status) document and of the data of each event, with its",
+        "type: `s` are seconds, `time` is seconds since the epoch. A key is always there. With a",
+        "`?` behind its type it is null if its value is unknown or absent. The JSON Schema is at",
+        "`/openapi.json`. [HTTP](http.md) shows how to request both. The event `snapshot` holds a",
+        "whole `/status` document, and `stopping` only `at`.",
         "",
         "The events of a run and of a rank also have these keys:",
         "",
-        "| key | type | meaning |",
-        "|---|---|---|",
     ]
     own = known["StateEvent"]["properties"]
-    common = {key: key_row(key, own[key]) for key in ("at", "run", "summary", "rank")}
-    lines += common.values()
+    common = {key: meaning(own[key]) for key in ("at", "run", "summary", "rank")}
+    lines += [f"- `{key}` {text}" for key, text in common.items()]
+    defined: dict[tuple[str, str], str] = {}
     for name, one in known.items():
         kind = f" (event `{kinds[name]}`)" if name in kinds else ""
         lines += ["", f"## {name}", "", one.get("description", "").rstrip(".") + f"{kind}."]
         if values := one.get("enum"):
             lines += ["", f"One of {values_of(values)}."]
-        if keys := one.get("properties"):
-            rows = [key_row(key, described) for key, described in keys.items()]
-            if name in kinds:
-                rows = [one for one in rows if one not in common.values()]
-            lines += ["", "| key | type | meaning |", "|---|---|---|", *rows] if rows else []
+        described = {key: meaning(each) for key, each in one.get("properties", {}).items()}
+        if name in kinds:
+            described = {key: text for key, text in described.items() if common.get(key) != text}
+        if described:
+            lines += ["", *keys_of(name, described, defined)]
     return "\n".join(lines) + "\n"
 
 
-def key_row(key: str, described: dict[str, Any]) -> str:
-    meaning = described.get("description", "").replace("|", "\\|")
-    return f"| `{key}` | {kind_of(described)} | {meaning} |"
+def keys_of(
+    name: str, described: dict[str, str], defined: dict[tuple[str, str], str]
+) -> Iterator[str]:
+    """A line for each key: those with one text share it, and what stands above is only named."""
+    same: dict[str, list[str]] = {}
+    for key, text in described.items():
+        above = defined.setdefault((key, text), name)
+        line = text if above == name else f"as in [{above}](#{above.lower()})."
+        same.setdefault(line, []).append(f"`{key}`")
+    for line, keys in same.items():
+        yield f"- {', '.join(keys)} {line}"
+
+
+def meaning(described: dict[str, Any]) -> str:
+    """The type of a key and its text."""
+    return f"({kind_of(described)}): {described.get('description', '')}"
 
 
 def kind_of(schema: dict[str, Any]) -> str:
-    """A JSON Schema in words: ``number (s) or null``."""
+    """A JSON Schema in words: ``s?``."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "enum" in schema:
         return values_of(schema["enum"])
     if "anyOf" in schema:
-        return " or ".join(kind_of(one) for one in schema["anyOf"])
+        kinds = [kind_of(one) for one in schema["anyOf"] if one != {"type": "null"}]
+        return " or ".join(kinds) + "?"
     if "prefixItems" in schema:
         return f"[{', '.join(kind_of(one) for one in schema['prefixItems'])}]"
     if schema.get("type") == "array":
         return f"list of {kind_of(schema['items'])}"
     if "additionalProperties" in schema:
         return f"object of {kind_of(schema['additionalProperties'])}"
-    unit = f" ({schema['x-unit']})" if "x-unit" in schema else ""
-    return f"{schema.get('type', 'any')}{unit}"
+    unit = schema.get("x-unit", schema.get("type", "any"))
+    return "time" if unit == "s since the epoch" else str(unit)
 
 
 def values_of(values: list[object]) -> str:
@@ -307,8 +265,7 @@ def call(name: str, function: Callable[..., object]) -> str:
 
 def row(family: Family) -> str:
     label = f"{{{family.label}}}" if family.label else ""
-    help_ = family.help.replace("|", "\\|")
-    return f"| `{family.sample_name}{label}` | {family.type} | {help_} |"
+    return f"- `{family.sample_name}{label}`: {family.help}"
 
 
 def settings(table: type) -> str:
@@ -369,7 +326,6 @@ TABLES: dict[str, Callable[[], str]] = {
 
 PAGES: dict[Path, Callable[[], str]] = {
     **{FOLDER / name: partial(with_tables, FOLDER / name) for name in ("settings.md", "states.md")},
-    FOLDER / "command-options.md": command_options,
     FOLDER / "metrics.md": metrics,
     FOLDER / "functions.md": functions,
     FOLDER / "json-output.md": json_output,
