@@ -3,7 +3,7 @@
 ``trainings/pair.py`` under torchrun, and a daemon. While both ranks are at the real speed, another
 program takes half of rank 1's GPU for a while. Prints each kind of sentence once, with the clock.
 Exits with 1 where "compiling for" runs backwards, a run is warm before both ranks have compiled,
-a step differs from the script's clock by more than 3 %, or the rival is not named while it works.
+a "real speed" is not that of the script's last steps, or the rival is not named while it works.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import Any
 from support.daemon import daemon
 
 TRAINING = Path(__file__).parent / "trainings" / "pair.py"
-SECONDS, BEFORE_RIVAL, RIVAL_SECONDS, LATE, OFF = 110, 20, 25, 12, 0.03
+SECONDS, BEFORE_RIVAL, RIVAL_SECONDS, LATE = 110, 20, 25, 12
+OFF, OFTEN = 0.1, 0.02  # its steps vary by 10 %; a claim follows a sudden change within a second
 RIVAL = f"""
 import time, torch
 torch.cuda.set_device(1)
@@ -53,8 +54,11 @@ def main() -> int:
             finally:
                 training.kill()
         events = json.loads(file.read_text())
+        if keep := os.environ.get("KEEP"):
+            Path(keep, "events").write_text(json.dumps(events))
+            Path(keep, "answers").write_text(json.dumps([_reduced(one) for one in answers]))
     wrong = [*_backwards(answers), *_warm_too_early(answers, events)]
-    wrong += [*_speed(answers, events, rival), *_rival(answers, rival)]
+    wrong += [*_speed(answers, events), *_rival(answers, rival)]
     print(f"{len(answers)} answers", *(wrong or ["nothing wrong"]), sep="\n")
     return 1 if wrong or training.returncode else 0
 
@@ -73,13 +77,26 @@ def _watch(url: str, training: subprocess.Popen[bytes]) -> tuple[list[Answer], t
             if kind not in kinds:
                 kinds.add(kind)
                 print(f"{answer['at'] % 1000:8.2f} {answer['summary']}", flush=True)
-        warm_since = warm_since or (answer["at"] if answer["warm"] else 0.0)
+        warm_since = (warm_since or answer["at"]) if answer["warm"] else 0.0
         if rival is None and warm_since and answer["at"] > warm_since + BEFORE_RIVAL:
             rival, began = subprocess.Popen([sys.executable, "-c", RIVAL]), answer["at"]
         if rival is not None and not ended and rival.poll() is not None:
             ended = answer["at"]
         time.sleep(0.1)
     return answers, (began, ended)
+
+
+def _reduced(answer: Answer) -> Answer:
+    run = answer["runs"][0]
+    ranks = [
+        {name: rank[name] for name in ("steps", "step_seconds", "limited_by", "conditions")}
+        for rank in run["ranks"]
+    ]
+    return {
+        **{name: answer[name] for name in ("at", "summary", "details")},
+        **{name: run[name] for name in ("clauses", "limited_by", "compiling_seconds")},
+        "ranks": ranks,
+    }
 
 
 def _backwards(answers: list[Answer]) -> list[str]:
@@ -102,16 +119,21 @@ def _warm_too_early(answers: list[Answer], events: list[tuple[str, float]]) -> l
     return [f"warm before the first step: {answer['summary']!r}" for answer in early[:3]]
 
 
-def _speed(
-    answers: list[Answer], events: list[tuple[str, float]], rival: tuple[float, float]
-) -> list[str]:
-    """The speed just before the rival came, against the script's clock."""
-    last = [answer for answer in answers if answer["at"] < rival[0]][-1]
-    times = [at for _, at in events if rival[0] - 8 < at < rival[0]]
-    truth = statistics.median(after - before for before, after in pairwise(times))
-    told = last["runs"][0]["ranks"][0]["step_seconds"]["recent"]
-    print(f"a step: {1e3 * told:.2f} ms, by the script {1e3 * truth:.2f} ms")
-    return [f"speed {told} of {truth}"] if abs(told / truth - 1) > OFF else []
+def _speed(answers: list[Answer], events: list[tuple[str, float]]) -> list[str]:
+    """Each "real speed" against the script's clock: the median of as many last steps."""
+    steps = [(end - start, end) for (_, start), (kind, end) in pairwise(events) if kind == "step"]
+    claims, wrong = 0, []
+    for answer in answers:
+        if "is the real speed" not in answer["summary"]:
+            continue
+        claims, rank = claims + 1, answer["runs"][0]["ranks"][0]
+        told, count = rank["step_seconds"]["recent"], rank["step_seconds"]["recent_steps"]
+        last = [seconds for seconds, end in steps if end < answer["at"]][-count:]
+        truth = statistics.median(last)
+        if abs(told / truth - 1) > OFF:
+            wrong.append(f"{answer['summary']}: {1e3 * truth:.2f} ms by the script")
+    print(f"{len(wrong)} of {claims} claims of the real speed are off by more than {OFF:.0%}")
+    return wrong if len(wrong) > OFTEN * claims else []
 
 
 def _rival(answers: list[Answer], rival: tuple[float, float]) -> list[str]:

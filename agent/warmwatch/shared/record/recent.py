@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, pairwise, takewhile
 from typing import NamedTuple
 
-from warmwatch.shared.record.histogram import BOUNDS_NS, quantile_ns
+from warmwatch.shared.record.histogram import BOUNDS_NS, HALF_A_BIN, quantile_ns
 
 RING = 64
 _LENGTH_BITS, _PAUSE_BITS = 48, 15
@@ -292,6 +292,7 @@ def queued_ns(
     synchronized, this is the mean from the first to the last of them. Else it is ``between_ns``,
     if known. Else it is the mean of ``count`` steps, if a few in ``bins`` waited, or about as large
     a share as of ``lengths``: these show the same loop. A mean close to the median is the median.
+    If the speed has changed since, only the waits count of those steps.
 
     Args:
         lengths: from :func:`recent_lengths`. bins: of all clean steps of the run or of the last
@@ -308,10 +309,33 @@ def queued_ns(
     waited = waits(bins, launch) - (sum(bins) - count)  # if all steps of earlier code were as long
     if mean is None and count >= len(lengths) and waited <= few * count:
         queued = _queued_steps(lengths, long, count) if queue_was_empty else 0
-        mean = (total_ns - sum(lengths[:queued])) / (count - queued)
+        if queued:
+            mean = (total_ns - sum(lengths[:queued])) / (count - queued)
+        else:
+            mean = _at_level(lengths, launch, bins, count, total_ns)
     elif mean is None:
         mean = sum(lengths) / len(lengths) if len(long) > 1 else launch
     return mean if mean > UNEQUAL * launch else launch
+
+
+def _at_level(
+    lengths: Sequence[int], launch: float, bins: Sequence[int], count: int, total_ns: int
+) -> float:
+    """The mean of ``count`` steps, those that did not wait as long as those of ``lengths`` are now.
+
+    After a change of the speed, steps from before it are not what the GPU needs for a step.
+    """
+    waited, first = waits(bins, launch), bisect_left(BOUNDS_NS, _LONG_TIMES * launch) + 1
+    if waited >= count or (waited and sum(bins) > count):
+        return total_ns / count  # some may be of earlier code
+    short = [length for length in lengths if length <= _LONG_TIMES * launch]
+    now, others = sum(short) / len(short), count - waited
+    ends = ((BOUNDS_NS[min(at, len(BOUNDS_NS) - 1)], bins[at]) for at in range(first, len(bins)))
+    waited_ns = (1 - HALF_A_BIN) * sum(end * number for end, number in ends)
+    before, error = (total_ns - waited_ns) / others, HALF_A_BIN * waited_ns / others
+    if before - error <= UNEQUAL * now and now <= UNEQUAL * (before + error):
+        return total_ns / count
+    return (waited_ns + others * now) / count
 
 
 def _between_waits(lengths: Sequence[int], long: Sequence[int]) -> float | None:
