@@ -190,25 +190,32 @@ def _caches(compiled: Sequence[Priced], what: Provenance, *, first_run: bool) ->
 def _data(time: Goodput | None, rank: Mapping[str, Any]) -> Iterator[Remedy]:
     """The waits for data in clean steps, with the seconds of their share.
 
-    More workers do not help where each one compiles for itself.
+    More workers do not help where each one compiles for itself, so what they compiled is a part
+    with a remedy of its own. Workers compile at the same time.
     """
-    workers = rank.get("compiling_workers") or {}
     spent = {share.name: share.seconds for share in time.shares} if time else {}
     waited = spent.get(DATA, 0.0)
-    if waited >= max(_WORTH_SECONDS, _DATA_SHARE * (waited + spent.get(CLEAN, 0.0))):
-        if (many := workers.get("processes")) and workers.get("seconds", 0.0) >= _WORTH_SECONDS:
-            compiled = f"{counted(many, 'worker')} compiled, {took(workers['seconds'])} in all"
-            about = f"{DATA}: {compiled}"
-            what = (
-                "Keep the DataLoader's workers (persistent_workers=True), since each new one "
-                "compiles for itself; or compile in the training process."
-            )
-            yield Remedy(about=about, what=what, saves=waited)
-            return
+    notable = max(_WORTH_SECONDS, _DATA_SHARE * (waited + spent.get(CLEAN, 0.0)))
+    if waited < notable:
+        return
+    workers = rank.get("compiling_workers")
+    compiled = min(waited, workers["seconds"] / workers["at_once"]) if workers else 0.0
+    rest = waited - compiled
+    if workers and (compiled >= _WORTH_SECONDS or rest < notable):
+        many = counted(workers["processes"], "worker")
+        keep = "Keep the DataLoader and its workers (persistent_workers=True): each new one"
+        yield Remedy(
+            about=f"{DATA}: {many} compiled, {took(workers['seconds'])} in all",
+            what=f"{keep} compiles for itself; or compile in the training process."
+            if workers["processes"] > workers["at_once"]
+            else "Compile in the training process: each worker compiles for itself.",
+            saves=compiled,
+        )
+    if rest >= notable:
         yield Remedy(
             about=DATA,
             what="Give the DataLoader more workers, or let them do less.",
-            saves=waited,
+            saves=rest,
         )
 
 

@@ -412,6 +412,25 @@ def test_a_remedy_for_waits_has_the_seconds_of_their_share() -> None:
     assert remedy.saves == shares(made)["waiting for data"] == 40.0
 
 
+@pytest.mark.parametrize(
+    ("processes", "at_once", "seconds", "waited", "saves"),
+    [(3, 1, 0.85, 1.04, (0.85,)), (4, 2, 4.0, 40.0, (38.0, 2.0)), (2, 2, 0.1, 40.0, (39.95,))],
+)
+def test_of_the_waits_for_data_what_workers_compile_has_a_remedy_of_its_own(
+    processes: int, at_once: int, seconds: float, waited: float, saves: tuple[float, ...]
+) -> None:
+    """More workers are the remedy for the rest. Workers compile at the same time."""
+    answers = {
+        "pauses.data_seconds": waited,
+        "step_seconds.clean_seconds": waited + 0.1,
+        "compiling_workers": {"processes": processes, "at_once": at_once, "seconds": seconds},
+    }
+    waits = [one for one in report(a.finished(answers=answers)).do if "waiting for" in one.about]
+    assert [one.saves for one in waits] == pytest.approx(saves)
+    for one in waits:
+        assert ("more workers" in one.what) is not ("compiled" in one.about)
+
+
 def test_a_failed_compilation_comes_before_savings_only_if_the_run_failed() -> None:
     """Then it may have ended the run; else it saves nothing that is known."""
     made = report(a.finished(answers={"compile.failures": 1, "state": "failed"}))

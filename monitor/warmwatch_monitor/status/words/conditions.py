@@ -283,11 +283,13 @@ def workers_memory(view: RankView) -> Words:
 
 
 # Each worker is a process of its own, which compiles for itself.
-WORKERS_REMEDY = "persistent_workers=True keeps them; or compile in the training process"
+WORKERS_REMEDY = (
+    "one DataLoader with persistent_workers=True keeps them; or compile in the training process"
+)
 
 
 def workers_compile(view: RankView) -> Words:
-    """``4 DataLoader workers compile `aug` for 12 s; persistent_workers=True keeps them...``."""
+    """``4 DataLoader workers compile `aug` for 12 s; one DataLoader with persist...``."""
     workers = view.figures.loader_workers
     if workers is None:
         return begin("DataLoader workers compile", WORKERS_REMEDY)
