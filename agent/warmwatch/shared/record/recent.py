@@ -331,7 +331,7 @@ def _at_level(
     short = [length for length in lengths if length <= _LONG_TIMES * launch]
     now, others = sum(short) / len(short), count - waited
     ends = ((BOUNDS_NS[min(at, len(BOUNDS_NS) - 1)], bins[at]) for at in range(first, len(bins)))
-    waited_ns = (1 - HALF_A_BIN) * sum(end * number for end, number in ends)
+    waited_ns: float = (1 - HALF_A_BIN) * sum(end * number for end, number in ends)
     before, error = (total_ns - waited_ns) / others, HALF_A_BIN * waited_ns / others
     if before - error <= UNEQUAL * now and now <= UNEQUAL * (before + error):
         return total_ns / count
