@@ -183,10 +183,10 @@ def documents() -> str:
     lines = [MADE, "", "# Keys of `/status` and `/events`", ""]
     lines += [
         "Every key of the [`/status`](#status) document and of the data of each event, with its",
-        "type: `s` are seconds, `time` is seconds since the epoch. A key is always there. With a",
-        "`?` behind its type it is null if its value is unknown or absent. The JSON Schema is at",
-        "`/openapi.json`. [HTTP](http.md) shows how to request both. The event `snapshot` holds a",
-        "whole `/status` document, and `stopping` only `at`.",
+        "type: `s` are seconds, `time` is seconds since the epoch, `[]` is a list. A key is always",
+        "there. With a `?` behind its type it is null if its value is unknown or absent. The JSON",
+        "Schema is at `/openapi.json`. [HTTP](http.md) shows how to request both. The event",
+        "`snapshot` holds a whole `/status` document, and `stopping` only `at`.",
         "",
         "The events of a run and of a rank also have these keys:",
         "",
@@ -239,7 +239,7 @@ def kind_of(schema: dict[str, Any]) -> str:
     if "prefixItems" in schema:
         return f"[{', '.join(kind_of(one) for one in schema['prefixItems'])}]"
     if schema.get("type") == "array":
-        return f"list of {kind_of(schema['items'])}"
+        return f"{kind_of(schema['items'])}\\[]"
     if "additionalProperties" in schema:
         return f"object of {kind_of(schema['additionalProperties'])}"
     unit = schema.get("x-unit", schema.get("type", "any"))
