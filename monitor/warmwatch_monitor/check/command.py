@@ -73,13 +73,12 @@ def check(
     """Run CMD and fail if it compiles more than the baseline.
 
     CMD runs as under `warmwatch run`, attached without an edit, with its own empty compile caches.
-    It compares, rank by rank: graphs, graph breaks, recompiles, recompiles after warm, fallbacks,
-    failures, kernels and skipped CUDA graphs; and the first warm-up in steady steps. Growth is
-    printed on stderr, with reason and remedy.
+    It compares, rank by rank: graphs, graph breaks, recompiles, fallbacks, failures, kernels and
+    skipped CUDA graphs; and the first warm-up in steady steps. Growth is printed on stderr, with
+    reason and remedy.
 
     Begin with --update, look at the file, and commit it. --against 'python old/train.py' measures
-    another command first, in the same job. Then the warm-up is compared in seconds and, without
-    --baseline, all numbers with that command's. Seconds of two machines are never compared.
+    another command first, in the same job, and compares seconds too.
 
     \b
     Exit code: 0 nothing grew; 1 something grew; 2 no baseline; 4 CMD failed; 5 a run is missing

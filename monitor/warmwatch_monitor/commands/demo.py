@@ -48,9 +48,6 @@ def demo(keep_cache: bool, is_json: bool) -> None:
     """Train a small compiled model and watch it compile, warm up, and compile again.
 
     Needs PyTorch and a C++ compiler, no GPU; takes about two minutes on two cores.
-
-    \b
-    Exit code: 0 done; 1 PyTorch or the compiler is missing, or the training failed
     """
     _check()
     with tempfile.TemporaryDirectory(prefix="warmwatch-demo-") as place:

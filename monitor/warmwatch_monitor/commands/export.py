@@ -74,11 +74,7 @@ def export(
     is_json: bool,
     dir: str | None,
 ) -> None:
-    """Write RUN to files for other programs. Without RUN: the run that began last.
-
-    \b
-    Exit code: 0 written; 1 cannot be written; 2 wrong usage; 5 no such run
-    """
+    """Write RUN to files for other programs. Without RUN: the run that began last."""
     if perfetto is None and csv is None:
         raise UsageError("nothing to write: give --perfetto FILE or --csv DIR")
     if csv == "-":

@@ -67,12 +67,10 @@ def run(
     deepspeed, srun, a script. Warmwatch need not be installed in the Python environments that CMD
     uses. A process shows up at its first step or compilation; other processes never do.
 
-    Without --watch, --report, --serve and --json, this process becomes CMD. With them, it waits for
-    CMD, forwards signals and exits as CMD does. --serve ends its daemon with CMD. A `warmwatch
-    serve` of these records is used and stays if it answers at WARMWATCH_ADDRESS (127.0.0.1:10464 by
-    default); at another address it is not found. --watch shows nothing if neither stderr nor stdout
-    is a terminal. --report prints to stdout if that is a terminal, and otherwise to stderr. --json
-    writes FILE when CMD has ended, and with --serve also when the page is ready; - is stdout.
+    --serve ends its daemon with CMD. A `warmwatch serve` of these records is used and stays if it
+    answers at WARMWATCH_ADDRESS (127.0.0.1:10464 by default). --report prints to stdout if that is
+    a terminal, and otherwise to stderr. --json writes FILE when CMD has ended, and with --serve
+    also when the page is ready; - is stdout.
 
     \b
     Exit code: that of CMD, or its signal; 126 CMD cannot be run; 127 CMD was not found

@@ -108,19 +108,13 @@ def _widths(rows: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
 _LIMIT = 20
 _MOST = 1_000_000_000
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_HELP = f"""List the living runs, then earlier ones, newest first.
+_HELP = """List the living runs, then earlier ones, newest first.
 
-A daemon (`warmwatch serve`) stores every run that it sees. Without a daemon, `status`, `wait`,
-`runs`, `report`, `run --watch` and `run --report` store the runs whose end they see. Other commands
-accept a run's id, the beginning of its id, its name (the latest start), or NAME~1 (the start
-before). Nothing leaves this machine. docs/reference/history.md describes what is stored, where and
-for how long (WARMWATCH_STATE).
+Other commands accept a run's id, the beginning of its id, its name (the latest start), or NAME~1
+(the start before). A daemon stores every run that it sees, other commands those whose end they see:
+docs/reference/history.md. Nothing leaves this machine.
 
-\b
-Exit code: 0 listed; 1 the history cannot be read; 2 WARMWATCH_STATE=off; 5, 6 no run found
-
-A `?` marks the last known state of a run whose end was not seen. At most {_LIMIT} runs are shown;
---limit changes that.
+A `?` marks the last known state of a run whose end was not seen.
 """
 
 

@@ -68,14 +68,9 @@ def stacks(
 ) -> None:
     """Show the stacks of RUN's ranks that compile, are silent or are stalled.
 
-    It shows Python stacks and busy compilers. The stacks come from py-spy (pip install py-spy) if
-    the kernel permits it. Otherwise they come from the agent, which records them a minute into a
-    compilation and then at growing intervals. Without both, the kernel shows whether each thread
-    runs, sleeps or waits for a device. The command reads all of that on this machine; a daemon
-    never sends it.
-
-    \b
-    Exit code: 0 shown; 1 no stacks to show; 5 no run found
+    The stacks come from py-spy (pip install py-spy) if the kernel permits it, otherwise from the
+    agent, which records them a minute into a compilation. Without both, the kernel shows whether
+    each thread runs, sleeps or waits for a device. All of that stays on this machine.
     """
     settings = settings_from(dir=dir)
     note_missing_directory(dir)

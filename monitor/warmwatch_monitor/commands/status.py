@@ -56,15 +56,12 @@ _RESTING_CPU = 0.01  # of a core
 _NAMED = 3  # runs that have ended, in the line about them
 _HELP = """Show in one sentence and a table whether RUN (or every living run) still compiles.
 
-Runs that have ended are in the last line, unless none is alive; --all or a name shows them. A name
-also finds runs that ended long ago. RUN is a name or a pattern such as 'gpt*'. Your own runs come
-before those of others. gpt2@alice is alice's run.
+Runs that have ended are in the last line, unless none is alive; --all or a name shows them. RUN is
+a name or a pattern such as 'gpt*'; gpt2@alice is alice's run. --watch also waits for a run that has
+not begun; in a pipe it prints the answer whenever a state changes.
 
 \b
 Exit code: 0 warm, eager or finished; 3 not yet; 4 needs attention; 5 no run; 6 no answer
-
---watch also waits for a run that has not begun; in a pipe it prints the answer whenever a state
-changes.
 """
 
 _MOST = 3  # processes without a record that a message names

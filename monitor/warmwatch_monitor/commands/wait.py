@@ -56,13 +56,9 @@ from warmwatch_monitor.status.goals import (
 _NO_READER = 141  # as a shell has it, for SIGPIPE
 _HELP = """Block until RUN (or each of your living runs) is warm. RUN may start later than the wait.
 
-RUN is a name or a pattern such as 'gpt*', among your own runs; gpt2@alice is alice's run, '*@*'
-matches everybody's. A run that ended before the wait began is skipped, because it is not the one
-that you launch. Exceptions: it began within the last 10 s, or RUN is named and --until has only
-ends (ended, finished, failed, lost). Without --timeout, a RUN that has failed or is lost has 30 s
-to start again, and a run that is not there has 10 min to appear.
-
-On a terminal, a line on stderr shows the progress; elsewhere, a line whenever a state changes.
+RUN is a name or a pattern such as 'gpt*', among your own runs. A run that ended before the wait
+began is skipped, because it is not the one that you launch. Without --timeout, a run that is not
+there has 10 min to appear. stderr shows the progress.
 
 \b
 Exit code: 0 reached; 4 it ended first, or may hang; 5 no run appeared; 6 no answer; 124 timeout

@@ -34,16 +34,11 @@ _MOST = 12
 def compare(runs: tuple[str, ...], is_json: bool, markdown: bool, dir: str | None) -> None:
     """Compare runs: first step, warm-up, steady step, memory, energy, break-even.
 
-    The reference is the first eager run, or the first run if none is eager: "costs 17 s more
-    and saves 17 ms a step: break-even at step 1,016". Differences that make runs incomparable (GPU,
-    world size, batch, torch) come first, with the rows that they affect. Each RUN is a name, an
+    The reference is the first eager run, or the first run if none is eager. Each RUN is a name, an
     id, NAME~1 (the start before), or a pattern that may match several runs.
 
     A run is faster if the difference is more than that between runs of one program. So run each
     program at least twice, in turn (A B A B), under one name each: other starts are found.
-
-    \b
-    Exit code: 0 compared; 5 no such run
     """
     if is_json and markdown:
         raise UsageError("give either --json or --markdown, not both")

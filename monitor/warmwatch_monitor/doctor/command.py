@@ -92,13 +92,11 @@ def doctor(
 ) -> None:
     """Check the installation and this host, and show how to fix each problem.
 
-    The host checks use this environment: the cgroup's CPU quota and memory limit, the number of
-    compile workers, and the directories of the compile caches. So run the command where the
-    training runs: in its container or its job.
+    Run it where the training runs, in its container or its job: CPU quota, memory limit, compile
+    workers and compile caches are those of this environment.
 
-    With CMD, such as python train.py, it measures guard checks instead: it runs CMD, with nothing
-    imposed, until its step is known; then for half a second or more under PyTorch's CPU profiler;
-    and ends it as by Ctrl-C. Guard checks above 1 % of the step are named, with the function.
+    With CMD, such as python train.py, it measures guard checks instead, under PyTorch's CPU
+    profiler, and ends CMD as by Ctrl-C. Those above 1 % of the step are named, with the function.
 
     \b
     Exit code: 0 no problem found; 1 a problem found; of CMD: 126, 127, 130

@@ -168,19 +168,16 @@ def modes(
 
     CMD starts a training: python train.py, torchrun, a script. It is not edited. Each torch.compile
     call with Inductor gets the mode instead of its own mode and options; in eager, nothing
-    compiles. The modes run one after another. Each run ends as by Ctrl-C when it is warm and its
-    step is known to 1 %, or after 30 s of clean steps. A script that saves at its end does so in
-    each mode. `warmwatch runs` lists the runs.
+    compiles. Each run ends as by Ctrl-C when it is warm and its step is known to 1 %, or after 30 s
+    of clean steps. A script that saves at its end does so in each mode. Ctrl-C stops and prints the
+    results so far.
 
     Modes: eager, default, reduce-overhead, max-autotune (the default four),
     max-autotune-no-cudagraphs, dynamic (default with dynamic=True), static (dynamic=False) and
-    regional. Ctrl-C stops and prints the results so far.
+    regional. Each runs twice or more, in turn: a mode counts as faster if the difference is larger
+    than that between the runs of one mode.
 
-    Then the modes run again, in turn, with the caches that they have filled: a mode counts as
-    faster if the difference is larger than that between the runs of one mode.
-
-    The losses of each mode are compared with eager's at the same steps, and with those of eager's
-    second run. Set the same seed in every run.
+    The losses are compared with eager's at the same steps: set the same seed in every run.
 
     \b
     Exit code: 0 measured; 1 a mode failed; 3 a loss drifts (--max-drift); of CMD: 126, 127, 130

@@ -65,11 +65,16 @@ prometheus = click.option(
 )
 
 _ACCESS = (
-    click.option("--token-file", type=FILE, help="Send the bearer token in this file."),
-    click.option("--user-file", type=FILE, help="Log in with the NAME:PASSWORD in this file."),
-    click.option("--ca", type=FILE, help="CA certificates that verify the server (PEM)."),
-    click.option("--cert", type=FILE, help="Client certificate (PEM)."),
-    click.option("--key", type=FILE, help="Key of the client certificate, if in its own file."),
+    click.option(
+        "--token-file",
+        type=FILE,
+        help="Send the bearer token in this file. Also: --user-file, --ca, --cert, --key.",
+    ),
+    # docs/explanation/security.md explains them: few users need them
+    *(
+        click.option(name, type=FILE, hidden=True)
+        for name in ("--user-file", "--ca", "--cert", "--key")
+    ),
 )
 
 

@@ -63,10 +63,6 @@ def report(
     With -v also the recompiles with their reasons and costs, the steady step, the functions by
     phase, graph breaks and ranks; --html, --markdown and --json always have all of it. RUN is a
     name, an id, or NAME~1 (the start before). It may still run, or have ended long ago.
-    WARMWATCH_PRICE_PER_GPU_HOUR adds a price.
-
-    \b
-    Exit code: 0 reported, in whatever state the run is; 5 no such run; 1 FILE cannot be written
     """
     if html == "":
         raise UsageError("--html needs a file to write: --html report.html; - is stdout")

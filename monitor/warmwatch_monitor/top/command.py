@@ -29,13 +29,8 @@ _KINDS = (
 )
 _HELP = """Watch runs and ranks: state, phase, progress, steps, power, recompiles, functions, GPUs.
 
-RUN is a name or a pattern such as 'gpt*', as for `status`; without it, every run is shown. The data
-comes from the daemon at --address, from the local daemon, or from the records on this machine. The
-plots show what the daemon has seen, an hour at most; without a daemon they begin now. `?` lists the
-keys.
-
-\b
-Exit code: 0 you quit; 1 the screen failed; 2 no terminal; 5 no run (--json); 6 no answer
+RUN is a name or a pattern such as 'gpt*'. The plots show what the daemon has seen, an hour at most;
+without a daemon they begin now. `?` lists the keys.
 """
 
 
