@@ -8,11 +8,12 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from support.daemon import daemon, daemon_process
 from support.records import wait_until
-from support.stepping import stepping
+from support.stepping import PATIENT, stepping
 from warmwatch_monitor.cli import cli
 
 
@@ -59,28 +60,42 @@ def test_both_report_the_same_and_one_that_stops_or_is_killed_does_not_affect_th
                 wait_until(lambda url=url: rank(url)["state"] == "lost")
 
 
-def test_a_restarted_daemon_and_commands_without_one_report_the_same_signal(
-    memory: Path, tmp_path: Path
+# what ends the program, once its input does; no end of these writes an exit status
+ENDS = {
+    "signal": ("os.abort()", "failed", "SIGABRT", None, "killed by SIGABRT"),
+    "_exit": ("os._exit(3)", "failed", None, 3, "failed after 4 steps with exit code 3"),
+    "_exit 0": ("os._exit(0)", "finished", None, 0, "finished after 4 steps"),
+    "at its end": (None, "failed", None, 4, "failed after 4 steps with exit code 4"),
+}
+
+
+@pytest.mark.parametrize(("body", "state", "name", "code", "words"), ENDS.values(), ids=ENDS)
+def test_a_restarted_daemon_and_commands_without_one_report_the_same_end(
+    memory: Path, tmp_path: Path, body: str | None, state: str, name: str, code: int, words: str
 ) -> None:
-    """Only a daemon that lives at the end sees the signal; the history has it for the next one."""
+    """Only a daemon that lives then sees it; the history has it for the next one."""
     options = ("--dir", str(memory), "--interval", "0.05")
-    state = {"WARMWATCH_STATE": str(tmp_path / "state")}
-    with stepping(memory, tmp_path / "errors") as training:
-        with daemon_process(*options, **state) as (process, url):
+    history = {"WARMWATCH_STATE": str(tmp_path / "state")}
+    # handlers run in the reverse order: this one after the agent's
+    at_end = "import os, atexit\natexit.register(os._exit, 4)"
+    program = PATIENT + body if body else at_end + PATIENT
+    with stepping(memory, tmp_path / "errors", program) as training:
+        with daemon_process(*options, **history) as (process, url):
             training.step(3)
             wait_until(lambda: rank(url)["steps"] == training.steps)
-            training.process.send_signal(signal.SIGABRT)
-            wait_until(lambda: rank(url)["state"] == "failed")
+            training.leave()
+            training.process.wait()
+            wait_until(lambda: rank(url)["state"] == state)
             end = rank(url)["end"]
-            assert end["signal"] == "SIGABRT"
+            assert (end["signal"], end["exit_code"]) == (name, code)
             process.terminate()
             process.wait()
-        with daemon_process(*options, **state) as (_, url):
-            wait_until(lambda: rank(url)["state"] == "failed")
+        with daemon_process(*options, **history) as (_, url):
+            wait_until(lambda: rank(url)["state"] == state)
             assert rank(url)["end"] == end
-        environ = {**state, "WARMWATCH_DIR": str(memory), "WARMWATCH_ADDRESS": ""}
+        environ = {**history, "WARMWATCH_DIR": str(memory), "WARMWATCH_ADDRESS": ""}
         for command in ("status", "report"):  # they read the records and the history
             output = CliRunner().invoke(cli, [command, "t"], env=environ).output
-            assert "killed by SIGABRT" in output
+            assert words in output
         with daemon_process(*options, WARMWATCH_STATE=str(tmp_path / "other")) as (_, url):
             wait_until(lambda: rank(url)["state"] == "lost")

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from warmwatch.shared.record import Identity, Slot
+from warmwatch.shared.record import Identity, Slot, with_exit_code
 from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.model.journal import (
     Beginning,
@@ -186,13 +187,17 @@ def last_sign_ns(slot: Slot) -> int:
 
 
 class Death(Struct, frozen=True, kw_only=True):
-    """The signal that killed a process, and when, in this machine's monotonic time.
+    """How the kernel reports the end of a process, and when, in this machine's monotonic time.
 
-    ``out_of_memory``: whether an earlier daemon saw that the OOM killer sent it; ``None``: unknown.
+    Attributes:
+        signal: the one that killed it; 0 if it exited, with ``exit_code``.
+        out_of_memory: whether an earlier daemon saw that the OOM killer sent the signal; ``None``:
+            unknown.
     """
 
-    signal: int
     at_ns: int
+    signal: int = 0
+    exit_code: int = 0
     out_of_memory: bool | None = None
 
 
@@ -260,7 +265,8 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
         owner: ``None`` if not determined. alive: whether a process holds its lock.
         pid: of the holder in this reader's own pid namespace; ``None`` where not alive.
         gone_ns: when this reader found the lock released after it had seen it held; else ``None``.
-        death: the signal that killed it; ``None`` if it lives, exited, or this is not known.
+        death: its end by the kernel's account, if it wrote no exit status; ``None`` if it lives, or
+        this is not known.
         beginning, recompile: the last one in the journal, whether it has ended or not.
         warm_since: when the span of clean steps began that is not over, and the steps by then.
         slowed: the first of the last ten or more long steps in a row.
@@ -307,5 +313,13 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
 
     @property
     def is_unexplained(self) -> bool:
-        """Whether its process ended without an exit record, and no signal is known."""
+        """Whether its process ended without an exit record, and the kernel reported nothing."""
         return not (self.alive or self.death or self.slot.compile.end_code)
+
+    def with_death(self, death: Death) -> RecordReading:
+        """The same of a process that wrote no exit status, and ended like this."""
+        slot = self.slot
+        if not death.signal:
+            slot = slot._replace(compile=with_exit_code(slot.compile, death.exit_code))
+        gone_ns = self.gone_ns or death.at_ns
+        return replace(self, death=death, slot=slot, gone_ns=gone_ns)

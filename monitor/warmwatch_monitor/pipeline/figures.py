@@ -423,7 +423,7 @@ def _life(reading: RecordReading) -> Life:
 
 def _signal(reading: RecordReading) -> str | None:
     """The signal that killed the process; ``None`` if it recorded an exit of its own."""
-    if reading.death is None or reading.slot.compile.end_code:
+    if reading.death is None or not reading.death.signal or reading.slot.compile.end_code:
         return None
     return signal_name(reading.death.signal)
 

@@ -337,7 +337,7 @@ def _with_death(reading: RecordReading, history: RankHistory | None) -> RecordRe
     """``reading``, with its death and end if an earlier daemon saw them."""
     if history is None or history.death is None or reading.alive or reading.death:
         return reading
-    return replace(reading, death=history.death, gone_ns=reading.gone_ns or history.death.at_ns)
+    return reading.with_death(history.death)
 
 
 def _growth(

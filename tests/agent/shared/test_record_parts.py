@@ -72,6 +72,7 @@ def test_only_finished_without_an_exit_code_is_discarded(
         (0, 1, (FAILED, 2)),
         (INTERRUPTED, 1, (INTERRUPTED, 2)),
         (INTERRUPTED, 0, (INTERRUPTED, 1)),
+        (DETACHED, 3, (DETACHED, 0)),
     ],
 )
 def test_the_exit_code_decides_how_a_process_ended(

@@ -1,4 +1,4 @@
-"""Which signal killed a process, seen from a process that is not its parent."""
+"""How a process ended, seen from a process that is not its parent."""
 
 from __future__ import annotations
 
@@ -75,24 +75,40 @@ def _reports_exits() -> bool:
         descriptor = os.pidfd_open(child.pid)
         child.wait()
         try:
-            return folder._exit_info(descriptor) == (True, 0)
+            return folder._exit_info(descriptor) == folder._ExitInfo(True, 0)
         finally:
             os.close(descriptor)
 
 
-def test_a_process_that_exits_has_no_signal() -> None:
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_exit_code_is_reported_but_not_the_0_of_a_zombie_that_may_be_anothers(
+    monkeypatch: pytest.MonkeyPatch, code: int, hidden: bool
+) -> None:
+    if hidden:
+        monkeypatch.setattr(folder, "_PIDFD_GET_INFO", 0xC040FFEE)  # a kernel that has no such call
+    elif not _reports_exits():
+        pytest.skip("the kernel reports the status of a zombie only")
     watch = ExitWatch()
+    exits = [sys.executable, "-c", f"input(); raise SystemExit({code})"]
     with (
-        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as exits_with_1,
-        subprocess.Popen(SLEEPS) as killed,
+        subprocess.Popen(exits, stdin=subprocess.PIPE) as child,
+        subprocess.Popen(SLEEPS) as later,
     ):
-        exited, ended = watch.follow(exits_with_1.pid), watch.follow(killed.pid)
-        assert exited is not None
-        assert ended is not None
-        exits_with_1.communicate()
-        killed.kill()
-        wait_until(lambda: ended.death is not None)
-        assert exited.death is None
+        ending, other = watch.follow(child.pid), watch.follow(later.pid)
+        assert ending is not None
+        assert other is not None
+        assert child.stdin is not None
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        wait_until(lambda: ending.at_ns > 0)
+        if not hidden:
+            child.wait()
+            wait_until(lambda: ending.death is not None)
+        later.kill()  # one thread takes both, in turn
+        wait_until(lambda: other.death is not None)
+        reported = ending.death and (ending.death.signal, ending.death.exit_code)
+        assert reported == (None if hidden and not code else (0, code))
 
 
 def test_a_process_that_is_already_gone_is_skipped() -> None:

@@ -55,9 +55,10 @@ def without_end(counts: CompileCounts) -> CompileCounts:
 def with_exit_code(counts: CompileCounts, code: int | None) -> CompileCounts:
     """The facts of a process that is gone, with its exit code, which decides.
 
-    At exit the agent does not know the code yet: it reports "finished" for ``sys.exit(1)``.
+    At exit the agent does not know the code yet: it reports "finished" for ``sys.exit(1)``. What a
+    process does after a detach is none of the record's.
     """
-    if code is None:
+    if code is None or ENDS[counts.end_code] == "detached":
         return counts
     if ENDS[counts.end_code] == "interrupted":  # whatever exit code a child's launcher makes of it
         return counts._replace(exit_code=1 + code)

@@ -118,7 +118,7 @@ def left_by(folder: Folder) -> bytes:
 class Ending:
     """The end of one process, separate from a later process with its pid.
 
-    ``death``: how it was killed; ``None`` if it lives, exited, or its end was not seen.
+    ``death``: how it ended; ``None`` if it lives, or the kernel does not show that here.
     ``at_ns``: when it ended; 0 while it lives.
     """
 
@@ -188,15 +188,17 @@ class ExitWatch:
             )
         ending.at_ns = ending.at_ns or now_ns
         info = _exit_info(descriptor)
-        status = info.status if info and info.known else _zombie_status(ending.pid)
-        if info and not (status or reaped):
+        status = info.status if info and info.known else _zombie_status(ending.pid) or 0
+        if info and not (status or reaped or info.known):
             poll.modify(descriptor, 0)
             return
         with self._lock:
             poll.unregister(descriptor)
             del self._followed[ending.pid]
-            if status and status & _SIGNAL:
-                ending.death = Death(signal=status & _SIGNAL, at_ns=ending.at_ns)
+            # a zombie shows 0 also to those who may not read its status
+            if status or (info and info.known):
+                code = 0 if status & _SIGNAL else status >> 8 & 0xFF
+                ending.death = Death(at_ns=ending.at_ns, signal=status & _SIGNAL, exit_code=code)
         os.close(descriptor)
 
 

@@ -105,7 +105,7 @@ class FollowedRecord:
         self._life = Life()
         self._text_bytes = 0
         self._modified = 0.0
-        self._broken = False  # whether the reading is that of a process that left no exit status
+        self._left = b""  # the exit status that the process of the reading has left
         self._last_reading: RecordReading | None = None
         self._read_from: Slot | None = None
         self._identity: Identity | None = None  # that of the last slot
@@ -230,7 +230,7 @@ class FollowedRecord:
             if (
                 reading is None
                 or news
-                or (self._broken and self._exit_came_late(folder))
+                or (record.broken_promise(self._left) and self._exit_came_late(folder))
                 or not self._same(reading, slot_reading)
             ):
                 self._last_reading = reading = self._make(slot_reading, folder)
@@ -268,7 +268,7 @@ class FollowedRecord:
 
     def _same(self, reading: RecordReading, slot_reading: SlotReading) -> bool:
         """Whether nothing has changed except, while its process lives, the slot's numbers."""
-        now = (self.alive, self._life.pid, self._life.gone_ns, self._death())
+        now = (self.alive, self._life.pid, self._life.gone_ns, self._death)
         if now != (reading.alive, reading.pid, reading.gone_ns, reading.death):
             return False
         if (before := self._read_from) is slot_reading.slot:
@@ -276,8 +276,11 @@ class FollowedRecord:
         same = before is not None and before.identity is slot_reading.slot.identity
         return same and reading.alive and reading.owner == self._owners.of(slot_reading.owner)
 
+    @property
     def _death(self) -> Death | None:
-        return None if self.alive or self._ending is None else self._ending.death
+        """What the kernel reports of the end of a process that has left no exit status."""
+        is_missing = record.exit_code(self._left) is None
+        return self._ending.death if self._ending and is_missing and not self.alive else None
 
     def _exit_came_late(self, folder: Folder) -> bool:
         """Whether the exit status of a record that was judged to have none has appeared.
@@ -291,19 +294,17 @@ class FollowedRecord:
         behind = self._journal.unread_bytes > 0
         torn = self._journal.torn_end and not alive  # the line stays incomplete
         self._read_from = slot = reading.slot
-        left = b"" if alive else left_by(folder)
-        self._broken = record.broken_promise(left)
+        self._left = b"" if alive else left_by(folder)
         if not alive:
-            slot = slot._replace(compile=at_the_end(slot.compile, left))
+            slot = slot._replace(compile=at_the_end(slot.compile, self._left))
         sums = self._journal.sums
-        return RecordReading(
+        made = RecordReading(
             folder=self.folder,
             slot=self._as_shown(slot, owner),
             alive=alive,
             owner=owner,
             pid=self._life.pid,
             gone_ns=self._life.gone_ns,
-            death=self._death(),
             compilations=sums.compilations,
             dearest=sums.dearest,
             dearest_seconds=sums.dearest_seconds,
@@ -330,6 +331,7 @@ class FollowedRecord:
             skipped_bytes=self._journal.skipped_bytes,
             this_boot=self._ours,
         )
+        return made if (death := self._death) is None else made.with_death(death)
 
     def _as_shown(self, slot: Slot, owner: Owner) -> Slot:
         """``slot`` with its owner in the run's name; the same object while nothing changed."""
