@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
+from warmwatch_monitor.base.errors import NoDaemonError, OutputError, WarmwatchError
 from warmwatch_monitor.commands import COMMANDS, GROUPS
-from warmwatch_monitor.errors import NoDaemonError, OutputError, WarmwatchError
 from warmwatch_monitor.output.console import (
     draw,
     is_redrawn,
@@ -49,7 +49,7 @@ def _help_option(ctx: click.Context) -> click.Option:  # noqa: ARG001 - click's
 
 
 def _command(name: str) -> click.Command:
-    command: click.Command = getattr(import_module(COMMANDS[name][0]), name)
+    command: click.Command = getattr(import_module(COMMANDS[name][0], "warmwatch_monitor"), name)
     command.context_settings.setdefault("help_option_names", _HELP_OPTION.opts)
     command.get_help_option = _help_option  # type: ignore[method-assign]
     return command

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 
 from support.daemon import daemon
 from support.deployment import DOCKER, ROOT, dockerfile, instructions
-from warmwatch_monitor.settings import DEFAULT_ADDRESS
+from warmwatch_monitor.base.settings import DEFAULT_ADDRESS
 
 if sys.version_info >= (3, 11):
     import tomllib

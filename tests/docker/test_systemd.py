@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.deployment import DOCKER
-from warmwatch_monitor.settings import load
+from warmwatch_monitor.base.settings import load
 
 SYSTEMD = DOCKER / "systemd"
 UNIT = (SYSTEMD / "warmwatch.service").read_text()

@@ -10,10 +10,10 @@ from fuzz.choices import Choices
 from support import builders
 from support.documents import status
 from warmwatch_monitor.api.cached import json_body
-from warmwatch_monitor.errors import FleetError
-from warmwatch_monitor.fleet import assemble
-from warmwatch_monitor.fleet.prometheus import samples
+from warmwatch_monitor.base.errors import FleetError
 from warmwatch_monitor.metrics import render
+from warmwatch_monitor.sources.fleet import assemble
+from warmwatch_monitor.sources.fleet.prometheus import samples
 
 _VIEWS = builders.in_every_state()
 _VALUES = ("NaN", "+Inf", "-Inf", "1e308", "-1", "", "x", "0", "1", "1e18", "9" * 5000, "٣")

@@ -11,7 +11,7 @@ from fuzz.choices import Choices
 from support import builders
 from support.nvml import H100, Standin, board
 from support.nvml.clock import Time
-from warmwatch_monitor.errors import SourceError
+from warmwatch_monitor.base.errors import SourceError
 from warmwatch_monitor.sources.nvml.source import NvmlSource
 
 _FIELDS = (*H100, "mig", "mig0/uuid", "mig0/memory", "mig0/gpm", "lost")

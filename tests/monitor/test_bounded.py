@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from warmwatch_monitor.access import Access
-from warmwatch_monitor.bounded import read_text
-from warmwatch_monitor.check.baseline import parsed
-from warmwatch_monitor.errors import FleetError, UsageError, WarmwatchError
-from warmwatch_monitor.fleet import prometheus
-from warmwatch_monitor.report.command import traced
+from warmwatch_monitor.base.access import Access
+from warmwatch_monitor.base.bounded import read_text
+from warmwatch_monitor.base.errors import FleetError, UsageError, WarmwatchError
+from warmwatch_monitor.commands.check.baseline import parsed
+from warmwatch_monitor.commands.report.command import traced
+from warmwatch_monitor.sources.fleet import prometheus
 
 URL = "http://prometheus:9090"
 MEMORY = 64 << 20  # bytes

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from warmwatch.shared import variables
-from warmwatch_monitor import settings as config
+from warmwatch_monitor.base import settings as config
+from warmwatch_monitor.base.errors import UsageError
+from warmwatch_monitor.base.settings import Address, load, parse_address
 from warmwatch_monitor.commands.demo import environment
-from warmwatch_monitor.errors import UsageError
-from warmwatch_monitor.settings import Address, load, parse_address
 
 
 def test_without_settings_the_documented_defaults_apply() -> None:

@@ -12,7 +12,7 @@ import pytest
 import warmwatch
 import warmwatch_monitor
 from support.records import environment, wait_until
-from warmwatch_monitor.interpreter import python
+from warmwatch_monitor.base.interpreter import python
 
 _NAMES = ("warmwatch_monitor", "warmwatch", "json", "msgspec", "psutil", "runpy", "torch", "click")
 _OPTION = (3, 11)

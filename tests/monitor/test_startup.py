@@ -50,7 +50,13 @@ RECORDS = {
     *("warmwatch.shared.record", "warmwatch.shared.verdict", "warmwatch_monitor.model"),
     *("warmwatch_monitor.pipeline.poller", "warmwatch_monitor.status.document"),
 }
-ANSWER = {"socket", "json", "msgspec", "warmwatch_monitor.settings", "warmwatch_monitor.client"}
+ANSWER = {
+    "socket",
+    "json",
+    "msgspec",
+    "warmwatch_monitor.base.settings",
+    "warmwatch_monitor.client",
+}
 UNNEEDED = {
     *("json", "urllib.parse", "ipaddress", "base64", "encodings.idna"),
     "warmwatch_monitor.output.summary",

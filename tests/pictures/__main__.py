@@ -11,10 +11,10 @@ from pictures.scene import going_on, play, ranks
 from support.browser import chromium, visit
 from support.daemon import daemon_process
 from support.nvml import Standin
-from warmwatch_monitor.report.assembly import report
-from warmwatch_monitor.report.command import cleaned
-from warmwatch_monitor.report.html import html
-from warmwatch_monitor.report.wording import page as page_of
+from warmwatch_monitor.commands.report.assembly import report
+from warmwatch_monitor.commands.report.command import cleaned
+from warmwatch_monitor.commands.report.html import html
+from warmwatch_monitor.commands.report.wording import page as page_of
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 # name -> how it is looked at

@@ -19,7 +19,7 @@ from support.daemon import completed
 from support.records import environment as records_environment
 from support.records import wait_until
 from support.trainings import PRELUDE, environment, result_of
-from warmwatch_monitor.modes.drift import read_losses
+from warmwatch_monitor.commands.modes.drift import read_losses
 
 MODES = [sys.executable, "-m", "warmwatch_monitor", "modes"]
 

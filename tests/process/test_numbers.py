@@ -23,15 +23,15 @@ from support.screens import screen
 from support.trainings import result_of, run
 from warmwatch.shared.phrases import took
 from warmwatch.shared.values import NEW_INSTANCE
-from warmwatch_monitor.check.measured import measured
 from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.check.measured import measured
+from warmwatch_monitor.commands.report.goodput import LATER
+from warmwatch_monitor.commands.terminal.functions import functions
+from warmwatch_monitor.commands.terminal.reasons import reasons
+from warmwatch_monitor.commands.terminal.table import rows
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
-from warmwatch_monitor.report.goodput import LATER
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
 from warmwatch_monitor.sources.records.source import RecordsSource
-from warmwatch_monitor.terminal.functions import functions
-from warmwatch_monitor.terminal.reasons import reasons
-from warmwatch_monitor.terminal.table import rows
 
 # An evaluation first, then training with a graph break. Then what PyTorch counts in its own way: a
 # copy of a module, a batch in two parts, a function that reaches the recompile limit, one without a

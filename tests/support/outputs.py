@@ -99,9 +99,9 @@ def _printed(arguments: list[str]) -> str:
 
 def _metrics() -> str:
     """The samples of runs and ranks that are not 0; ``metrics_rich.txt`` has all, with help."""
+    from warmwatch_monitor.base.settings import load
     from warmwatch_monitor.client.answers import make_poller
     from warmwatch_monitor.metrics import render
-    from warmwatch_monitor.settings import load
 
     body, _ = render(make_poller(load(os.environ, os.geteuid(), {})).poll_once(), None, version="")
     own = ("#", *(f"warmwatch_{name}" for name in _OWN_METRICS))

@@ -74,7 +74,7 @@ COMPILER = (
 DAEMON = (
     *("warmwatch", "warmwatch_monitor.server.command", "warmwatch_monitor.api.app"),
     *("uvicorn.protocols.http.h11_impl", "uvicorn.lifespan.on", "pynvml"),
-    *("warmwatch_monitor.check.command", "warmwatch_monitor.modes.command"),
+    *("warmwatch_monitor.commands.check.command", "warmwatch_monitor.commands.modes.command"),
     *("warmwatch_monitor.commands.status", "warmwatch_monitor.commands.wait"),
 )
 # Variables that are read after the fork: by the agent, the monitor, the scenarios and pytest.

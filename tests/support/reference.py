@@ -20,20 +20,20 @@ from support.builders import snapshot
 from warmwatch.shared.deployment import LABELS
 from warmwatch.shared.states import NEEDS_ATTENTION, Conditions, State
 from warmwatch.shared.variables import Monitor, Training
-from warmwatch_monitor.check.output import CheckDocument
+from warmwatch_monitor.commands.check.output import CheckDocument
+from warmwatch_monitor.commands.compare.comparison import Comparison
+from warmwatch_monitor.commands.doctor.command import DoctorDocument
 from warmwatch_monitor.commands.export import ExportDocument
+from warmwatch_monitor.commands.modes.table import Modes
+from warmwatch_monitor.commands.report.parts import Report
 from warmwatch_monitor.commands.run import RunDocument
 from warmwatch_monitor.commands.runs import RunsDocument
 from warmwatch_monitor.commands.stacks import StacksDocument
 from warmwatch_monitor.commands.status import CODES
-from warmwatch_monitor.compare.comparison import Comparison
-from warmwatch_monitor.doctor.command import DoctorDocument
 from warmwatch_monitor.figures.texts import texts_below
 from warmwatch_monitor.metrics.daemon import DaemonSeries
 from warmwatch_monitor.metrics.families import Family
 from warmwatch_monitor.metrics.tables import families
-from warmwatch_monitor.modes.table import Modes
-from warmwatch_monitor.report.parts import Report
 from warmwatch_monitor.server.command import ServeDocument
 from warmwatch_monitor.status.schema.events import CHANGES, ResetEvent, SampleEvent
 from warmwatch_monitor.status.schema.json_schema import schema_file, schema_text

@@ -10,8 +10,8 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from warmwatch_monitor.top.app import Top
-from warmwatch_monitor.top.samples import Update
+from warmwatch_monitor.commands.top.app import Top
+from warmwatch_monitor.commands.top.samples import Update
 
 Answer = dict[str, Any]
 

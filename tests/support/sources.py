@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from support.values import replace
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
+from warmwatch_monitor.base.settings import Address, Settings
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.pipeline.poller import Poller
-from warmwatch_monitor.settings import Address, Settings
 from warmwatch_monitor.sources.host import HostAndProcesses
 from warmwatch_monitor.sources.listed import NVML, OBSERVED, SOURCES, Readings, Source
 from warmwatch_monitor.sources.records.source import RecordsReading

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from support.reported import FORWARD
+from warmwatch_monitor.base.settings import HistorySettings
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import (
@@ -17,7 +18,6 @@ from warmwatch_monitor.model.run_summary import (
     RunSummary,
     Samples,
 )
-from warmwatch_monitor.settings import HistorySettings
 
 BEGAN = 1_795_000_000.0
 

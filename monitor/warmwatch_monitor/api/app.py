@@ -41,7 +41,7 @@ from warmwatch_monitor.api.parameters import (
     parsed,
 )
 from warmwatch_monitor.api.waiters import GoneError, StoppingError, disconnected
-from warmwatch_monitor.errors import UnknownRunError
+from warmwatch_monitor.base.errors import UnknownRunError
 from warmwatch_monitor.model import Snapshot
 
 _NO_PATH = (

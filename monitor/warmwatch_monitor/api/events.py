@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from warmwatch_monitor.api.cached import SnapshotCache, json_body
 from warmwatch_monitor.api.event_log import ForgottenError, Recent, Wanted, framed
-from warmwatch_monitor.errors import UnknownRunError
+from warmwatch_monitor.base.errors import UnknownRunError
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.schema.events import ResetEvent, SampleEvent, StoppingEvent

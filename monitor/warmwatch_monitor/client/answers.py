@@ -16,9 +16,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from warmwatch.shared.states import ENDED_STATES, State
-from warmwatch_monitor.access import ANYBODY, Access
-from warmwatch_monitor.client.choice import choose, is_pattern
-from warmwatch_monitor.errors import (
+from warmwatch_monitor.base.access import ANYBODY, Access
+from warmwatch_monitor.base.errors import (
     FleetError,
     NoCredentialsError,
     NoDaemonError,
@@ -26,9 +25,10 @@ from warmwatch_monitor.errors import (
     UnreadRunError,
     UsageError,
 )
+from warmwatch_monitor.base.settings import Settings, load, load_access
+from warmwatch_monitor.base.timeouts import DISK_SECONDS, hangs, within
+from warmwatch_monitor.client.choice import choose, is_pattern
 from warmwatch_monitor.output.console import note
-from warmwatch_monitor.settings import Settings, load, load_access
-from warmwatch_monitor.timeouts import DISK_SECONDS, hangs, within
 
 if TYPE_CHECKING:
     from warmwatch_monitor.client.daemon import Daemon
@@ -301,9 +301,9 @@ def query_fleet(
     """
     from msgspec import to_builtins
 
-    from warmwatch_monitor.clock import Clock
-    from warmwatch_monitor.fleet import assemble
-    from warmwatch_monitor.fleet.prometheus import PrometheusSource
+    from warmwatch_monitor.base.clock import Clock
+    from warmwatch_monitor.sources.fleet import assemble
+    from warmwatch_monitor.sources.fleet.prometheus import PrometheusSource
     from warmwatch_monitor.status.document import status
 
     if not url.startswith(("http://", "https://")):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from warmwatch.shared.states import ENDED_STATES
-from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
+from warmwatch_monitor.base.errors import UnknownRunError, UnreadRunError
 
 Answer = dict[str, Any]
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import click
 
 from warmwatch.shared.states import State
+from warmwatch_monitor.base.errors import WarmwatchError
+from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.client.answers import answer_source
-from warmwatch_monitor.errors import WarmwatchError
-from warmwatch_monitor.settings import load_history_settings
 from warmwatch_monitor.status.goals import GOALS
 
 _MOST = 50  # earlier runs

@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from warmwatch_monitor.access import ANYBODY, Access
-from warmwatch_monitor.errors import (
+from warmwatch_monitor.base.access import ANYBODY, Access
+from warmwatch_monitor.base.errors import (
     DaemonError,
     NoCredentialsError,
     NoDaemonError,
     SilentDaemonError,
 )
-from warmwatch_monitor.settings import DEFAULT_SERVICE_USER, Address, Settings
+from warmwatch_monitor.base.settings import DEFAULT_SERVICE_USER, Address, Settings
 from warmwatch_monitor.status.schema.status import SCHEMA_VERSION, Status
 
 Answer = dict[str, Any]

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+from warmwatch_monitor.base.errors import WarmwatchError
 from warmwatch_monitor.client.daemon import Daemon, NotHttpError, send
-from warmwatch_monitor.errors import WarmwatchError
 
 LONGEST_EVENT = 64 << 20  # bytes; an event about 512 ranks has about 1 MB
 _FIELDS = frozenset((b"data", b"event", b"id", b"retry", b""))  # a comment begins with the colon

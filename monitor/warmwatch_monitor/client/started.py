@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from warmwatch.shared.variables import PREFIX
-from warmwatch_monitor.errors import DaemonError
-from warmwatch_monitor.interpreter import python
-from warmwatch_monitor.settings import Address
+from warmwatch_monitor.base.errors import DaemonError
+from warmwatch_monitor.base.interpreter import python
+from warmwatch_monitor.base.settings import Address
 
 ANY_PORT = "127.0.0.1:0"
 _LONGEST = 1000  # characters of what it printed

@@ -12,9 +12,7 @@ from msgspec.structs import replace
 
 from warmwatch.shared.phrases import duration
 from warmwatch.shared.states import ENDED_STATES
-from warmwatch_monitor.client.answers import from_daemon, make_poller, settings_from
-from warmwatch_monitor.client.choice import choose_runs
-from warmwatch_monitor.errors import (
+from warmwatch_monitor.base.errors import (
     NoRunError,
     NotInHistoryError,
     StoreError,
@@ -22,9 +20,11 @@ from warmwatch_monitor.errors import (
     UsageError,
     WarmwatchError,
 )
+from warmwatch_monitor.base.settings import EVER_SECONDS, Settings, load_history_settings
+from warmwatch_monitor.client.answers import from_daemon, make_poller, settings_from
+from warmwatch_monitor.client.choice import choose_runs
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.output.console import note, plain
-from warmwatch_monitor.settings import EVER_SECONDS, Settings, load_history_settings
 
 if TYPE_CHECKING:
     from warmwatch_monitor.history.store import Store

@@ -10,22 +10,34 @@ import os
 import sys
 from collections.abc import Sequence
 
-# command -> the module that holds it under its own name, and its line in --help
+# command -> the module of the monitor that holds it under its own name, and its line in --help
 COMMANDS = {
-    "status": ("warmwatch_monitor.commands.status", "Is it still compiling? A sentence, a table."),
-    "top": ("warmwatch_monitor.top.command", "Runs and ranks on a live screen."),
-    "wait": ("warmwatch_monitor.commands.wait", "Block until a run is warm, or in another state."),
-    "run": ("warmwatch_monitor.commands.run", "Run a training with the agent attached."),
-    "report": ("warmwatch_monitor.report.command", "Where the time of a run went."),
-    "compare": ("warmwatch_monitor.compare.command", "Runs side by side, and the break-even."),
-    "runs": ("warmwatch_monitor.commands.runs", "List runs: the living, then earlier ones."),
-    "export": ("warmwatch_monitor.commands.export", "A run as a Perfetto trace or CSV."),
-    "modes": ("warmwatch_monitor.modes.command", "Measure a script in each mode of torch.compile."),
-    "check": ("warmwatch_monitor.check.command", "Fail in CI if a training compiles more."),
-    "stacks": ("warmwatch_monitor.commands.stacks", "Show the stacks of ranks that compile."),
-    "doctor": ("warmwatch_monitor.doctor.command", "Find problems and say how to fix them."),
-    "serve": ("warmwatch_monitor.server.command", "Start the daemon: page, /status, /metrics."),
-    "demo": ("warmwatch_monitor.commands.demo", "Watch a small model compile; no GPU needed."),
+    "status": (".commands.status", "Is it still compiling? A sentence, a table."),
+    "top": (".commands.top.command", "Runs and ranks on a live screen."),
+    "wait": (".commands.wait", "Block until a run is warm, or in another state."),
+    "run": (".commands.run", "Run a training with the agent attached."),
+    "report": (".commands.report.command", "Where the time of a run went."),
+    "compare": (
+        "warmwatch_monitor.commands.compare.command",
+        "Runs side by side, and the break-even.",
+    ),
+    "runs": (".commands.runs", "List runs: the living, then earlier ones."),
+    "export": (".commands.export", "A run as a Perfetto trace or CSV."),
+    "modes": (
+        "warmwatch_monitor.commands.modes.command",
+        "Measure a script in each mode of torch.compile.",
+    ),
+    "check": (
+        "warmwatch_monitor.commands.check.command",
+        "Fail in CI if a training compiles more.",
+    ),
+    "stacks": (".commands.stacks", "Show the stacks of ranks that compile."),
+    "doctor": (
+        "warmwatch_monitor.commands.doctor.command",
+        "Find problems and say how to fix them.",
+    ),
+    "serve": (".server.command", "Start the daemon: page, /status, /metrics."),
+    "demo": (".commands.demo", "Watch a small model compile; no GPU needed."),
 }
 GROUPS = {
     "Watch": ("status", "top", "wait", "run"),
@@ -109,7 +121,7 @@ def _demo() -> int:
     import importlib.util
     import subprocess
 
-    from warmwatch_monitor.interpreter import python
+    from warmwatch_monitor.base.interpreter import python
 
     if importlib.util.find_spec("torch") is None:
         return _refuse("the demo trains with PyTorch; install it with: pip install torch")

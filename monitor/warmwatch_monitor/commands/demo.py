@@ -21,17 +21,17 @@ from rich.text import Text
 
 from warmwatch.shared.phrases import duration, took
 from warmwatch.shared.variables import PREFIX
+from warmwatch_monitor.base.errors import DaemonError, WarmwatchError
+from warmwatch_monitor.base.interpreter import python
+from warmwatch_monitor.base.settings import Address, load_history_settings
 from warmwatch_monitor.client.daemon import Answer, Daemon, query_daemon
 from warmwatch_monitor.client.started import started_daemon
 from warmwatch_monitor.client.summaries import run_summaries
-from warmwatch_monitor.errors import DaemonError, WarmwatchError
-from warmwatch_monitor.interpreter import python
+from warmwatch_monitor.commands.report.command import in_short, reported
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.output.amounts import a_step
 from warmwatch_monitor.output.console import as_json, draw, note, plain, reader_left, say
 from warmwatch_monitor.output.states import STYLES
-from warmwatch_monitor.report.command import in_short, reported
-from warmwatch_monitor.settings import Address, load_history_settings
 from warmwatch_monitor.status.goals import lives
 
 _PAUSE_SECONDS = 0.1

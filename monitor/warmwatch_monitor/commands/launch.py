@@ -16,14 +16,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from warmwatch.shared.values import TEXT_LIMIT
-from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.base.errors import UsageError
 from warmwatch_monitor.output.console import note, plain
 
 if TYPE_CHECKING:
+    from warmwatch_monitor.base.clock import Clock
+    from warmwatch_monitor.base.settings import Settings
     from warmwatch_monitor.client.answers import Answer
-    from warmwatch_monitor.clock import Clock
     from warmwatch_monitor.model import RecordReading, Snapshot
-    from warmwatch_monitor.settings import Settings
     from warmwatch_monitor.sources.listed import Read, Readings, Source
     from warmwatch_monitor.sources.records.source import RecordsReading
 

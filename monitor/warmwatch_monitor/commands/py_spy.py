@@ -17,7 +17,7 @@ from typing import Any
 
 from warmwatch.shared.record.stack_file import MOST_THREADS, NAME_LIMIT, cut
 from warmwatch.shared.values import printable
-from warmwatch_monitor.errors import SourceError
+from warmwatch_monitor.base.errors import SourceError
 from warmwatch_monitor.model import Frame, ThreadStack
 
 PATIENCE = 20.0  # seconds

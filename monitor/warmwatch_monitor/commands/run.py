@@ -16,6 +16,8 @@ from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
+from warmwatch_monitor.base.errors import DaemonError, WarmwatchError
+from warmwatch_monitor.base.settings import price_per_gpu_hour
 from warmwatch_monitor.client.answers import settings_from
 from warmwatch_monitor.client.daemon import daemon_of, query_daemon
 from warmwatch_monitor.client.started import ANY_PORT, ends_with_a_command, started_daemon
@@ -30,13 +32,11 @@ from warmwatch_monitor.commands.launch import (
     startable,
     supervise,
 )
-from warmwatch_monitor.errors import DaemonError, WarmwatchError
+from warmwatch_monitor.commands.report.command import in_short
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import as_json, draw, is_terminal, note
 from warmwatch_monitor.output.files import place_of, write
 from warmwatch_monitor.pipeline.figures import signal_name
-from warmwatch_monitor.report.command import in_short
-from warmwatch_monitor.settings import price_per_gpu_hour
 from warmwatch_monitor.status.document import status as status_of
 from warmwatch_monitor.status.schema.status import Run
 

@@ -15,17 +15,17 @@ from msgspec import Struct
 
 from warmwatch.shared.phrases import took
 from warmwatch.shared.states import State
+from warmwatch_monitor.base.errors import StoreError, UsageError
+from warmwatch_monitor.base.settings import NO_SQLITE, HistorySettings, load_history_settings
 from warmwatch_monitor.client.completion import states
-from warmwatch_monitor.errors import StoreError, UsageError
+from warmwatch_monitor.commands.terminal.table import brief, cell_width, fitting, header, line
 from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT
 from warmwatch_monitor.output.amounts import if_known
 from warmwatch_monitor.output.console import as_json, draw, has_colour, note, plain, say, width
 from warmwatch_monitor.output.options import Whole
 from warmwatch_monitor.output.summary import shortened
-from warmwatch_monitor.settings import NO_SQLITE, HistorySettings, load_history_settings
 from warmwatch_monitor.status.goals import lives
-from warmwatch_monitor.terminal.table import brief, cell_width, fitting, header, line
 
 if TYPE_CHECKING:
     from warmwatch_monitor.history.store import Store

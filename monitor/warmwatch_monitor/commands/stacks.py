@@ -17,11 +17,11 @@ from warmwatch.shared.record import STACKS, RecordError
 from warmwatch.shared.record.stack_file import STACKS_LIMIT, unpack_stacks
 from warmwatch.shared.states import State
 from warmwatch.shared.values import printable
+from warmwatch_monitor.base.errors import NoRunError, SourceError, UnknownRunError, WarmwatchError
 from warmwatch_monitor.client.answers import make_poller, note_missing_directory, settings_from
 from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.commands import py_spy
-from warmwatch_monitor.errors import NoRunError, SourceError, UnknownRunError, WarmwatchError
 from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, ThreadStack
 from warmwatch_monitor.output import options

@@ -13,6 +13,8 @@ import click
 
 from warmwatch.shared.phrases import duration
 from warmwatch.shared.states import ENDED, ENDED_STATES, NEEDS_ATTENTION, State, least_advanced
+from warmwatch_monitor.base.errors import UnknownRunError, UsageError, WarmwatchError
+from warmwatch_monitor.base.settings import HistorySettings, load_history_settings
 from warmwatch_monitor.client.answers import (
     STARTED,
     Answer,
@@ -24,7 +26,7 @@ from warmwatch_monitor.client.answers import (
 )
 from warmwatch_monitor.client.choice import only, why_incomplete
 from warmwatch_monitor.client.completion import run_names
-from warmwatch_monitor.errors import UnknownRunError, UsageError, WarmwatchError
+from warmwatch_monitor.commands.terminal.table import lines, wrapped
 from warmwatch_monitor.history.writer import HistoryWriter
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.amounts import few
@@ -40,9 +42,7 @@ from warmwatch_monitor.output.console import (
     say,
     width,
 )
-from warmwatch_monitor.settings import HistorySettings, load_history_settings
 from warmwatch_monitor.status.goals import lives
-from warmwatch_monitor.terminal.table import lines, wrapped
 
 NO_RUN, TROUBLE, UNREAD, _STARTING = 5, 4, 6, 3
 CODES = {
@@ -250,7 +250,7 @@ def _watched(run: str | None, watch: str | None) -> tuple[str | None, float | No
 
 
 def _draw_functions(answer: Answer, *, ended: bool) -> None:
-    from warmwatch_monitor.terminal.functions import functions
+    from warmwatch_monitor.commands.terminal.functions import functions
 
     if runs := _split(answer, ended=ended)[0]["runs"]:
         draw("\n".join(functions(plain(runs), width())))

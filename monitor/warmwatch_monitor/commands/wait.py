@@ -17,6 +17,14 @@ import click
 
 from warmwatch.shared.phrases import duration
 from warmwatch.shared.states import State
+from warmwatch_monitor.base.errors import (
+    DaemonError,
+    FleetError,
+    UnknownRunError,
+    UnreadRunError,
+    UsageError,
+)
+from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.client.answers import (
     STARTED,
     Answer,
@@ -28,18 +36,10 @@ from warmwatch_monitor.client.answers import (
 from warmwatch_monitor.client.choice import is_own, may_be, only, why_incomplete
 from warmwatch_monitor.client.completion import goal_names, run_names
 from warmwatch_monitor.client.events import Event, EventClient
-from warmwatch_monitor.errors import (
-    DaemonError,
-    FleetError,
-    UnknownRunError,
-    UnreadRunError,
-    UsageError,
-)
 from warmwatch_monitor.history.writer import HistoryWriter
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.amounts import few
 from warmwatch_monitor.output.console import note, plain, reader_left, rewrite, say
-from warmwatch_monitor.settings import load_history_settings
 from warmwatch_monitor.status.goals import (
     END_GOALS,
     GOALS,

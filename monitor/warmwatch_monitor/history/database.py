@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from warmwatch_monitor.errors import StoreError
-from warmwatch_monitor.settings import HistorySettings
+from warmwatch_monitor.base.errors import StoreError
+from warmwatch_monitor.base.settings import HistorySettings
 
 # SQLite's write-ahead log needs shared memory, which network filesystems do not have. A home
 # directory may be on one.

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from warmwatch_monitor.errors import SourceError, StoreError
+from warmwatch_monitor.base.errors import SourceError, StoreError
 from warmwatch_monitor.history.comparability import (
     Known,
     compiles_the_same,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from warmwatch_monitor.base.settings import HistorySettings
 from warmwatch_monitor.model.budgets import HISTORY_SECONDS
-from warmwatch_monitor.settings import HistorySettings
 from warmwatch_monitor.sources.listed import EARLIER_RUNS, NVML, RECORDS, Readings, Source
 
 if TYPE_CHECKING:

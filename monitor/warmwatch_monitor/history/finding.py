@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from warmwatch_monitor.errors import NotInHistoryError
+from warmwatch_monitor.base.errors import NotInHistoryError
 from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model.run_summary import RunSummary

@@ -13,15 +13,15 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.errors import RefusedRunsError, SourceError, StoreError
+from warmwatch_monitor.base.clock import Clock
+from warmwatch_monitor.base.errors import RefusedRunsError, SourceError, StoreError
+from warmwatch_monitor.base.settings import HistorySettings
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import id_of, summarize_run
 from warmwatch_monitor.history.traces import Past, Traces
 from warmwatch_monitor.model import RunView, Snapshot
 from warmwatch_monitor.model.budgets import HISTORY_SECONDS, HISTORY_SHARE
 from warmwatch_monitor.model.run_summary import RunSummary
-from warmwatch_monitor.settings import HistorySettings
 from warmwatch_monitor.sources.listed import Source, polled
 from warmwatch_monitor.sources.records.parsed_journal import Journals
 

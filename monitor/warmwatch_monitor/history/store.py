@@ -12,13 +12,13 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from warmwatch.shared.states import ENDED_STATES
-from warmwatch_monitor.errors import RefusedRunsError
+from warmwatch_monitor.base.errors import RefusedRunsError
+from warmwatch_monitor.base.settings import HistorySettings
 from warmwatch_monitor.history import rows
 from warmwatch_monitor.history.database import Database, transaction
 from warmwatch_monitor.history.listing import Listed, RunQuery, count, listed, readable
 from warmwatch_monitor.model import Death
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
-from warmwatch_monitor.settings import HistorySettings
 
 _MOST_PERIODS = 16  # in which a rank was slower, as many as a daemon keeps
 _STILL_SLOW = 1.5  # times as long as before

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from warmwatch_monitor.errors import StoreError
+from warmwatch_monitor.base.errors import StoreError
+from warmwatch_monitor.base.settings import HistorySettings
 from warmwatch_monitor.output.console import note
-from warmwatch_monitor.settings import HistorySettings
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model import RunView, Snapshot

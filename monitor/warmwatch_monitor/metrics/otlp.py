@@ -25,7 +25,7 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from warmwatch_monitor.errors import ExportError, UsageError
+from warmwatch_monitor.base.errors import ExportError, UsageError
 from warmwatch_monitor.metrics.families import Distribution, Family, Labels
 from warmwatch_monitor.metrics.tables import families
 from warmwatch_monitor.model import Snapshot

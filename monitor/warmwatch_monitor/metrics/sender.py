@@ -11,11 +11,11 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from warmwatch import __version__
-from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.errors import ExportError, MissingExtraError
+from warmwatch_monitor.base.clock import Clock
+from warmwatch_monitor.base.errors import ExportError, MissingExtraError
+from warmwatch_monitor.base.settings import Address
 from warmwatch_monitor.model import ExportHealth, Snapshot
 from warmwatch_monitor.pipeline.poller import Poller
-from warmwatch_monitor.settings import Address
 
 _FIRST_POLL_SECONDS = 0.05
 _STOP_SECONDS = 3.0

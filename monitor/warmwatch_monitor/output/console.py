@@ -9,7 +9,7 @@ import sys
 from typing import Any, TextIO
 
 from warmwatch.shared.values import printable
-from warmwatch_monitor.errors import OutputError
+from warmwatch_monitor.base.errors import OutputError
 
 PIPE_WIDTH = 120
 _USUAL = os.terminal_size((80, 24))

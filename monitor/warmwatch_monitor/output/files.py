@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.base.errors import UsageError
 from warmwatch_monitor.output import safe_writing
 from warmwatch_monitor.output.console import say
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from warmwatch_monitor.settings import DEFAULT_ADDRESS
+from warmwatch_monitor.base.settings import DEFAULT_ADDRESS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.errors import described
+from warmwatch_monitor.base.clock import Clock
+from warmwatch_monitor.base.errors import described
+from warmwatch_monitor.base.settings import Settings
 from warmwatch_monitor.model import Refusal, RunView, Snapshot, SourceHealth
 from warmwatch_monitor.model.budgets import LEFT_OUT
-from warmwatch_monitor.settings import Settings
 from warmwatch_monitor.sources.listed import HOST, NOT_YET, NVML, OBSERVED, RECORDS, Readings
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from msgspec.structs import replace
 
 from warmwatch.shared.states import State
 from warmwatch.shared.verdict import LONG_COMPILE_NS
-from warmwatch_monitor.errors import described
+from warmwatch_monitor.base.errors import described
+from warmwatch_monitor.base.settings import Settings
 from warmwatch_monitor.model import (
     GpuReading,
     Host,
@@ -50,7 +51,6 @@ from warmwatch_monitor.pipeline.runs import (
     numbered_conflicts,
     owned,
 )
-from warmwatch_monitor.settings import Settings
 
 if TYPE_CHECKING:
     from warmwatch_monitor.sources.host import HostAndProcesses

@@ -17,7 +17,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
+from warmwatch_monitor.base.settings import Settings
 from warmwatch_monitor.model import Snapshot, SourceHealth
 from warmwatch_monitor.model.budgets import (
     LONGEST_PAUSE,
@@ -25,7 +26,6 @@ from warmwatch_monitor.model.budgets import (
     REQUESTED_RUNS,
 )
 from warmwatch_monitor.pipeline.assembly import Assembled, Assembly, Follower, Publisher
-from warmwatch_monitor.settings import Settings
 from warmwatch_monitor.sources.listed import HOST, RECORDS, SOURCES, Feed, Readings, Source
 
 _ONCE_SECONDS = 5.0

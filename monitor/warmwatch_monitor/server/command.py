@@ -23,8 +23,15 @@ from warmwatch import __version__
 from warmwatch.shared.variables import unknown_variables
 from warmwatch_monitor.api.last_hour import SECONDS, History
 from warmwatch_monitor.api.last_hour_columns import columns
+from warmwatch_monitor.base.errors import OutputError, SourceError, UsageError
+from warmwatch_monitor.base.settings import (
+    NO_SQLITE,
+    Address,
+    HistorySettings,
+    Settings,
+    load_history_settings,
+)
 from warmwatch_monitor.client.answers import make_poller, settings_from
-from warmwatch_monitor.errors import OutputError, SourceError, UsageError
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.metrics.sender import Sender, make_sender
 from warmwatch_monitor.output import options
@@ -34,13 +41,6 @@ from warmwatch_monitor.server.http_server import HttpServer
 from warmwatch_monitor.server.listening import listen, local_listener, resolved
 from warmwatch_monitor.server.logs import DaemonLog
 from warmwatch_monitor.server.service_manager import ServiceManager
-from warmwatch_monitor.settings import (
-    NO_SQLITE,
-    Address,
-    HistorySettings,
-    Settings,
-    load_history_settings,
-)
 
 if TYPE_CHECKING:
     from warmwatch_monitor.history.keeper import Keeper

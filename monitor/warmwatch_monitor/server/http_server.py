@@ -21,7 +21,8 @@ import uvicorn
 from msgspec.structs import replace
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.base.errors import UsageError
+from warmwatch_monitor.base.settings import Address, Settings
 from warmwatch_monitor.output.console import note
 from warmwatch_monitor.server.guard import (
     LOCAL,
@@ -33,7 +34,6 @@ from warmwatch_monitor.server.guard import (
 )
 from warmwatch_monitor.server.listening import BACKLOG
 from warmwatch_monitor.server.protection import OPEN, Protection, ProtectionFiles
-from warmwatch_monitor.settings import Address, Settings
 from warmwatch_monitor.sources.listed import Source, polled
 
 if TYPE_CHECKING:

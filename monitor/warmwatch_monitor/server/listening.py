@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from warmwatch_monitor.errors import DaemonError
-from warmwatch_monitor.settings import DEFAULT_ADDRESS, Address, Settings
+from warmwatch_monitor.base.errors import DaemonError
+from warmwatch_monitor.base.settings import DEFAULT_ADDRESS, Address, Settings
 
 BACKLOG = 1024
 _PROBE_SECONDS = 1.0

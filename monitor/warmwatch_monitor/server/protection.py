@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from warmwatch_monitor.errors import SourceError, UsageError
+from warmwatch_monitor.base.errors import SourceError, UsageError
 
 _SHORTEST_TOKEN = 16
 _LONGEST_FILE = 1 << 20

@@ -15,7 +15,7 @@ from functools import cache
 
 from msgspec import Struct, field
 
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import Compiler, Host, ProcessReading, WorkersMemory
 from warmwatch_monitor.sources import proc
 from warmwatch_monitor.sources.memory_limits import (

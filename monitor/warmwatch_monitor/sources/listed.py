@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from msgspec import Struct, field
 
-from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.errors import SourceError, described
+from warmwatch_monitor.base.clock import Clock
+from warmwatch_monitor.base.errors import SourceError, described
+from warmwatch_monitor.base.settings import Settings
 from warmwatch_monitor.model import SourceHealth
 from warmwatch_monitor.model.budgets import LONGEST_PAUSE, POLL_SECONDS, SHARE_OF_A_CORE
-from warmwatch_monitor.settings import Settings
 from warmwatch_monitor.sources import nvml
 
 if TYPE_CHECKING:

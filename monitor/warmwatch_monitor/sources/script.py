@@ -11,9 +11,9 @@ import warnings
 from collections.abc import Iterator, Sequence
 
 from warmwatch.shared.run_name import launcher_run, program_name
-from warmwatch_monitor.bounded import read_text
+from warmwatch_monitor.base.bounded import read_text
+from warmwatch_monitor.base.timeouts import DISK_SECONDS, within
 from warmwatch_monitor.sources import proc
-from warmwatch_monitor.timeouts import DISK_SECONDS, within
 
 _LARGEST = 1 << 20  # bytes
 _ATTACHING = ("warmwatch.auto", "warmwatch.attach", "warmwatch.frameworks", "warmwatch.lifecycle")

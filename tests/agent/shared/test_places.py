@@ -39,10 +39,10 @@ except OSError as error:
 """
 DOCTOR = """
 import os, sys
-from warmwatch_monitor.doctor.checks import surroundings
-from warmwatch_monitor.settings import load
-import warmwatch_monitor.doctor.checks as checks
-from warmwatch_monitor.errors import NoDaemonError
+from warmwatch_monitor.commands.doctor.checks import surroundings
+from warmwatch_monitor.base.settings import load
+import warmwatch_monitor.commands.doctor.checks as checks
+from warmwatch_monitor.base.errors import NoDaemonError
 def nobody(address, access=None):
     raise NoDaemonError("nobody answers")
 checks.query_daemon = nobody

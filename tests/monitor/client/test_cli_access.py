@@ -17,11 +17,11 @@ from support.daemon import daemon_process
 from support.records import held, wait_until, warm, write_record
 from support.values import replace
 from support.web import TOKEN, Authority, ask
-from warmwatch_monitor.access import Access
+from warmwatch_monitor.base.access import Access
+from warmwatch_monitor.base.settings import parse_address
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client.daemon import Daemon
 from warmwatch_monitor.client.events import EventClient
-from warmwatch_monitor.settings import parse_address
 
 
 @pytest.fixture(autouse=True)

@@ -17,13 +17,13 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.client.daemon import decoded
 from warmwatch_monitor.commands.status import exit_code, picture
+from warmwatch_monitor.commands.terminal.functions import functions
+from warmwatch_monitor.commands.top.chart import Window
+from warmwatch_monitor.commands.top.detail import PANES, Shown, detail
+from warmwatch_monitor.commands.top.history import History
+from warmwatch_monitor.commands.top.listing import listing
 from warmwatch_monitor.commands.wait import Wait
 from warmwatch_monitor.model import Cost, FunctionCost
-from warmwatch_monitor.terminal.functions import functions
-from warmwatch_monitor.top.chart import Window
-from warmwatch_monitor.top.detail import PANES, Shown, detail
-from warmwatch_monitor.top.history import History
-from warmwatch_monitor.top.listing import listing
 
 FUNCTION = FunctionCost(
     name="forward",

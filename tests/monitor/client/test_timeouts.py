@@ -16,12 +16,12 @@ import pytest
 
 from support.hung import hung
 from support.records import environment, held, wait_until, warm, write_record
+from warmwatch_monitor.base.settings import Address
+from warmwatch_monitor.base.timeouts import hangs, within
 from warmwatch_monitor.client.answers import answer_source
 from warmwatch_monitor.client.daemon import Daemon, request_run
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.pipeline.poller import Poller
-from warmwatch_monitor.settings import Address
-from warmwatch_monitor.timeouts import hangs, within
 
 EMPTY = Snapshot(epoch=1.0, now_ns=1)
 
@@ -51,7 +51,7 @@ def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:
 
 _SIGNALLED = """
 import os, signal, sys
-from warmwatch_monitor.timeouts import within
+from warmwatch_monitor.base.timeouts import within
 within(0.05, lambda: open(sys.argv[1]), None)
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 os.kill(os.getpid(), signal.SIGUSR1)

@@ -19,9 +19,9 @@ from click.testing import CliRunner
 from support.daemon import daemon_process, free_address
 from support.records import environment, wait_until, warm, write_record
 from support.web import Authority, ask
+from warmwatch_monitor.base.settings import DEFAULT_ADDRESS
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.commands.run import write_link
-from warmwatch_monitor.settings import DEFAULT_ADDRESS
 
 pytestmark = pytest.mark.slow
 WAITS = "import sys; print('runs', flush=True); sys.stdin.read()"

@@ -20,8 +20,8 @@ from support.filesystems import NotHereError, full, mounted
 from support.records import compiling, ended, environment, held, warm, write_record
 from support.stored_runs import BEGAN
 from support.values import replace
+from warmwatch_monitor.base.errors import NotInHistoryError
 from warmwatch_monitor.commands.runs import lines
-from warmwatch_monitor.errors import NotInHistoryError
 from warmwatch_monitor.history.finding import find
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.writer import HistoryWriter

@@ -15,10 +15,10 @@ from click.testing import CliRunner, Result
 from support.records import compiling, held, wait_until, warm, write_record
 from warmwatch.shared.record import STACKS
 from warmwatch.shared.record.stack_file import STACKS_LIMIT, Frame, Stacks, ThreadStack, pack_stacks
+from warmwatch_monitor.base.errors import SourceError
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.commands import py_spy
 from warmwatch_monitor.commands.stacks import by_kernel, kernel_threads
-from warmwatch_monitor.errors import SourceError
 
 FRAMES = (Frame("flock", "filelock.py", 31), Frame("<module>", "train.py", 7))
 SPIED = [

@@ -22,11 +22,11 @@ from support.training_standin import Training, training
 from support.waiting import Waiting, waiting
 from support.web import ask
 from warmwatch.shared.record import PHASES
+from warmwatch_monitor.base.settings import parse_address
 from warmwatch_monitor.client import events as event_stream
 from warmwatch_monitor.client.daemon import Answer, Daemon
 from warmwatch_monitor.client.events import Event, EventClient
 from warmwatch_monitor.commands.wait import Wait
-from warmwatch_monitor.settings import parse_address
 
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 QUIET_SECONDS = 1.5  # some times the pause between two questions

@@ -18,7 +18,7 @@ from support.daemon import daemon_process
 from support.nvml.clock import Time
 from support.records import compiling, ended, held, update, wait_until, warm, write_record
 from support.values import replace
-from warmwatch_monitor.errors import SourceError, StoreError
+from warmwatch_monitor.base.errors import SourceError, StoreError
 from warmwatch_monitor.history import keeper as keepers
 from warmwatch_monitor.history.keeper import Keeper
 from warmwatch_monitor.history.traces import TRACED_OF_GPU, TRACED_OF_RANK, Trace, rank_rows

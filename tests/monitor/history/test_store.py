@@ -25,8 +25,9 @@ from support.filesystems import MEMORY
 from support.reported import SLOWER
 from support.stored_runs import BEGAN
 from support.users import MALLORY
-from warmwatch_monitor import settings
-from warmwatch_monitor.errors import StoreError
+from warmwatch_monitor.base import settings
+from warmwatch_monitor.base.errors import StoreError
+from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.history import database
 from warmwatch_monitor.history.database import VERSION, kind_of
 from warmwatch_monitor.history.earlier_runs import EarlierRuns, earlier
@@ -37,7 +38,6 @@ from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import start_of_record
 from warmwatch_monitor.model import Death, RecordReading
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
-from warmwatch_monitor.settings import load_history_settings
 
 
 def loaded(store: Store, id: str = "abcdefgh") -> RunSummary:

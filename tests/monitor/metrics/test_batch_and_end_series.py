@@ -8,10 +8,10 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 from support import builders as b
 from support.values import replace
 from warmwatch.shared.record import Slot
-from warmwatch_monitor.fleet import assemble
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RankView, RunView, Sample, Snapshot
 from warmwatch_monitor.pipeline.runs import Circumstances, group
+from warmwatch_monitor.sources.fleet import assemble
 
 FED = replace(
     b.WARM,

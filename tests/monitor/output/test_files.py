@@ -15,14 +15,14 @@ import pytest
 
 from support.records import environment
 from support.users import ALICE, MALLORY
-from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.base.errors import UsageError
 from warmwatch_monitor.output.files import write
 
 _WRITE = """
 import sys
 from pathlib import Path
 from warmwatch_monitor.output.files import write
-from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.base.errors import UsageError
 try:
     write(Path(sys.argv[1]), "new" * 1000)
 except UsageError as error:
@@ -37,7 +37,7 @@ _PROTECTED = """
 import os, sys
 from pathlib import Path
 from warmwatch_monitor.output.files import write
-from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.base.errors import UsageError
 import warmwatch_monitor.output.console
 place = Path(sys.argv[1])
 os.setgroups([]); os.setgid({uid}); os.setuid({uid})

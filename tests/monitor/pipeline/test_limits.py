@@ -15,6 +15,7 @@ from support import recordings
 from support.builders import NOW, SECOND, view_of
 from support.values import replace
 from warmwatch.shared.states import LIMITS
+from warmwatch_monitor.commands.report.goodput import CLEAN, DATA, goodput
 from warmwatch_monitor.model import (
     Host,
     LimitedBy,
@@ -26,7 +27,6 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.pipeline.limit_verdict import MARGIN, OVERHEAD, Load, limited_by
 from warmwatch_monitor.pipeline.limits import Window, follow, load_of, with_limits
-from warmwatch_monitor.report.goodput import CLEAN, DATA, goodput
 from warmwatch_monitor.status.run import rank
 from warmwatch_monitor.status.words.sentence import answer
 

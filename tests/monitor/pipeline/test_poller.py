@@ -16,7 +16,7 @@ from support.builders import EPOCH, NOW
 from support.records import wait_until, write_record
 from support.values import replace
 from warmwatch.shared.record import Slot, StepCounts
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import (
     GpuReading,
     ProcessReading,

@@ -20,7 +20,7 @@ from support.records import held, wait_until, warm, write_record
 from support.values import replace
 from warmwatch.shared.record import CompileCounts
 from warmwatch_monitor.api.app import Api
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import RecordReading, Refusal, Snapshot, SourceHealth
 from warmwatch_monitor.pipeline import assembly, judging, slowdown
 from warmwatch_monitor.pipeline.assembly import REFUSALS, REFUSALS_OF_A_KIND, bounded

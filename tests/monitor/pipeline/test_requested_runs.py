@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model.budgets import REQUESTED_RUNS
 from warmwatch_monitor.pipeline.poller import RequestedRuns
 

@@ -22,7 +22,7 @@ from support.records import write_record
 from support.values import replace
 from warmwatch.shared.record import identity, layout
 from warmwatch_monitor import metrics
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.metrics import text
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.sources.records.liveness import here

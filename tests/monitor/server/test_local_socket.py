@@ -20,12 +20,12 @@ from support.records import held, wait_until, warm, write_record
 from support.users import ALICE, MALLORY, shared, someone
 from support.values import replace
 from support.web import TOKEN, Reply
-from warmwatch_monitor.access import Access
+from warmwatch_monitor.base.access import Access
+from warmwatch_monitor.base.errors import DaemonError, NoDaemonError
+from warmwatch_monitor.base.settings import Address, load
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client.daemon import Daemon, connect
-from warmwatch_monitor.errors import DaemonError, NoDaemonError
 from warmwatch_monitor.server.listening import local_listener
-from warmwatch_monitor.settings import Address, load
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
 NOWHERE = Address(host="127.0.0.1", port=9)
@@ -130,7 +130,7 @@ def test_no_command_asks_who_took_the_default_port_or_sends_a_token_there(
     listens += " except BlockingIOError: return False\n"
     with held(write_record(records, warm("mine"))), someone(MALLORY, listens) as mallory:
         squatted = f"127.0.0.1:{mallory.line()}"
-        monkeypatch.setattr("warmwatch_monitor.settings.DEFAULT_ADDRESS", squatted)
+        monkeypatch.setattr("warmwatch_monitor.base.settings.DEFAULT_ADDRESS", squatted)
         monkeypatch.setenv("WARMWATCH_DIR", str(records))
         assert CliRunner().invoke(cli, ["status", "mine"]).exit_code == 0
         monkeypatch.delenv("WARMWATCH_DIR")

@@ -19,10 +19,11 @@ from support.records import ended, held, warm, write_record
 from support.users import ALICE, MALLORY, shared
 from support.values import replace
 from warmwatch.shared.record import Slot
+from warmwatch_monitor.base.clock import Clock
+from warmwatch_monitor.base.errors import UnknownRunError, UnreadRunError
+from warmwatch_monitor.base.settings import Settings, parse_address
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client.choice import choose
-from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import (
     Snapshot,
@@ -33,7 +34,6 @@ from warmwatch_monitor.model import (
 from warmwatch_monitor.model.budgets import LONGEST_PAUSE
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.poller import Poller
-from warmwatch_monitor.settings import Settings, parse_address
 from warmwatch_monitor.sources.listed import RECORDS, Feed, Readings
 from warmwatch_monitor.sources.records import directory as directories
 from warmwatch_monitor.sources.records import source as records

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.errors import SourceError
+from warmwatch_monitor.base.clock import Clock
+from warmwatch_monitor.base.errors import SourceError
 from warmwatch_monitor.model import SourceHealth
 from warmwatch_monitor.sources.listed import Feed
 

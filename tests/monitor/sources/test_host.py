@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from support.records import wait_until
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.sources import proc
 from warmwatch_monitor.sources.host import HostSource
 from warmwatch_monitor.sources.processes import children_files, compile_workers

@@ -31,7 +31,7 @@ from warmwatch.shared import record
 from warmwatch.shared.clock_origin import boot_id
 from warmwatch.shared.record import StepCounts
 from warmwatch.shared.record.sealed_blocks import Block, store
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.sources.records.followed_journal import CHUNK
 from warmwatch_monitor.sources.records.journal_sums import MOST_EVENTS

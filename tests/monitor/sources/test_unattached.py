@@ -17,7 +17,7 @@ from support import builders as b
 from support.documents import status
 from support.records import wait_until
 from warmwatch.shared.record import SLOT
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.commands.status import picture
 from warmwatch_monitor.model import ObservedTraining, Signs
 from warmwatch_monitor.sources import unattached as source

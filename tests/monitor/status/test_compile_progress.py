@@ -7,9 +7,9 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 from support import builders as b
 from support.documents import status
 from support.values import replace
-from warmwatch_monitor.fleet import assemble
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RankView, Sample, Snapshot
+from warmwatch_monitor.sources.fleet import assemble
 from warmwatch_monitor.status.words.sentence import summary
 
 COUNTED = replace(b.COMPILING.compile, progress_of=1, progress_done=31, progress_total=86)

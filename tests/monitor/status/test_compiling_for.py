@@ -13,11 +13,11 @@ from support.documents import status
 from support.ranks import SECOND, Rank
 from support.values import replace
 from warmwatch.shared.phrases import duration
-from warmwatch_monitor.fleet.assembly import assemble
-from warmwatch_monitor.fleet.prometheus import Sample
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RecordReading, Snapshot
 from warmwatch_monitor.pipeline.runs import Circumstances, group
+from warmwatch_monitor.sources.fleet.assembly import assemble
+from warmwatch_monitor.sources.fleet.prometheus import Sample
 from warmwatch_monitor.status.words.sentence import summary
 
 _POLL = 0.5  # seconds

@@ -17,7 +17,6 @@ from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.api.cached import json_body
 from warmwatch_monitor.client.daemon import decoded
-from warmwatch_monitor.fleet import assemble
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import (
     Compiler,
@@ -46,6 +45,7 @@ from warmwatch_monitor.model import (
     WorkerCompilations,
     WorkersMemory,
 )
+from warmwatch_monitor.sources.fleet import assemble
 from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.schema import json_schema
 from warmwatch_monitor.status.schema.status import Status

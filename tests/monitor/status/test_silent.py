@@ -10,9 +10,9 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import Slot
+from warmwatch_monitor.commands.terminal import table
 from warmwatch_monitor.model import ProcessReading
 from warmwatch_monitor.status.words.sentence import summary
-from warmwatch_monitor.terminal import table
 
 STEP = 0.036  # of b.WARM, so it is silent after three seconds
 

@@ -17,7 +17,10 @@ from support.sources import settings
 from support.values import replace
 from warmwatch.shared import states
 from warmwatch.shared.verdict import judge
+from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.report.assembly import report
+from warmwatch_monitor.commands.report.wording import page
 from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model import RankHistory, RecordReading, RunView, Snapshot
@@ -25,9 +28,6 @@ from warmwatch_monitor.model.run_summary import Compiled, RunSummary
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.runs import Circumstances, Peers, facts
-from warmwatch_monitor.report.assembly import report
-from warmwatch_monitor.report.wording import page
-from warmwatch_monitor.settings import load_history_settings
 from warmwatch_monitor.sources.listed import EARLIER_RUNS, RECORDS, Readings
 from warmwatch_monitor.sources.records.source import RecordsReading
 from warmwatch_monitor.status.words.sentence import answer, summary

@@ -12,7 +12,7 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.record import REASONS, CompileCounts, Slot
-from warmwatch_monitor.errors import UnknownRunError
+from warmwatch_monitor.base.errors import UnknownRunError
 from warmwatch_monitor.model import Compilation, ProcessReading, RankView, Refusal
 from warmwatch_monitor.status.document import chosen, reached
 

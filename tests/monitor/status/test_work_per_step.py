@@ -13,12 +13,12 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.values import DTYPES
+from warmwatch_monitor.commands.terminal.table import lines
 from warmwatch_monitor.model import RankView, Worth
 from warmwatch_monitor.model.machine import PEAKS, Peaks, peak_flops
 from warmwatch_monitor.pipeline.slot_figures import worth_of
 from warmwatch_monitor.status.run import rank
 from warmwatch_monitor.status.words.progress import throughput
-from warmwatch_monitor.terminal.table import lines
 
 H100 = 989.4e12
 DOCUMENT = Path(__file__).parents[3] / "docs/reference/throughput-and-mfu.md"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
 
 SECOND = 10**9
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.figures.machine import GpuIdentity
 from warmwatch_monitor.model import GpuReading
 from warmwatch_monitor.sources.nvml import driver

@@ -15,7 +15,7 @@ from typing import Any
 
 import pynvml
 
-from warmwatch_monitor.errors import SourceError
+from warmwatch_monitor.base.errors import SourceError
 from warmwatch_monitor.sources.nvml import MISSING
 
 # 32 and 64 bits of ones: NVML's "not available" for numbers

@@ -12,7 +12,7 @@ from collections import defaultdict
 
 from msgspec.structs import replace
 
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import GpuReading
 from warmwatch_monitor.sources.nvml import driver
 from warmwatch_monitor.sources.nvml.devices import Device, Memory, board, mig_devices, mig_handles

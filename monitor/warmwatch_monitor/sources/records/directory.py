@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from warmwatch.shared import places
 from warmwatch.shared.clock_origin import boot_id
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import RecordRoom, Refusal
 from warmwatch_monitor.model.budgets import (
     FIRST_LISTING_SECONDS,

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from warmwatch.shared import places
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import Refusal
 from warmwatch_monitor.sources.records.directory import Listing, RecordDirectory
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct, field
 
-from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import Refusal
 from warmwatch_monitor.model.budgets import (
     POLL_LONGEST,

@@ -1,0 +1,1 @@
+"""What every room may import: settings, credentials, errors, the clock, timeouts, bounded files."""

@@ -1,0 +1,259 @@
+"""Compares what was measured with a baseline. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+from msgspec import Struct
+
+from warmwatch_monitor.commands.check.baseline import (
+    RATIO,
+    Baseline,
+    BaselineRank,
+    BaselineRun,
+    named,
+)
+from warmwatch_monitor.commands.check.measured import COUNTS, MeasuredRank, MeasuredRun, Share
+from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, GraphBreak
+
+SECONDS = "warmup_seconds"
+Cause = Compilation | GraphBreak | Fallback | CudagraphSkip
+
+
+class Moved(Struct, frozen=True, kw_only=True):
+    """The counts of a function that changed; ``was``: ``None`` if not in the baseline."""
+
+    function: str
+    now: Share
+    was: Share | None = None
+
+
+class Compared(Struct, frozen=True, kw_only=True):
+    """One number of a run, compared with the baseline's.
+
+    Attributes:
+        run, ranks: of which ranks; ``ranks`` is empty for a number of the whole run.
+        measure: one of COUNTS, or of the warm-up's two.
+        was, now, limit: the baseline's value, the current one, and the largest that passes.
+        causes: from the journal.
+        moved: functions whose counts differ from the baseline's.
+    """
+
+    run: str
+    measure: str
+    was: float
+    now: float
+    limit: float
+    ranks: str = ""
+    causes: tuple[Cause, ...] = ()
+    moved: tuple[Moved, ...] = ()
+
+    @property
+    def grew(self) -> bool:
+        return self.now > self.limit
+
+
+class Kind(Enum):
+    """Kinds of remarks on a comparison."""
+
+    ANOTHER_TORCH = "another torch"
+    ANOTHER_NAME = "the one run here, compared with the one of the baseline"
+    UNKNOWN_RUN = "the baseline does not know this run"
+    UNKNOWN_RANKS = "the baseline does not know these ranks"
+    UNKNOWN_COUNT = "the baseline does not know this number"
+    AGENT_ERRORS = "counts may be low"
+    SHORT_STEPS = "its warm-up in steady steps would be noise"
+    UNSETTLED = "its warm-up in steady steps is of few or changing steps"
+    NO_RUN = "a run of the baseline was not seen"
+    NO_RANKS = "ranks of the baseline were not seen"
+    NO_COUNT = "a number of the baseline is not reported"
+    LOST_LINES = "a number of the baseline is in lines that could not be written"
+    NEVER_WARM = "it never became warm"
+    NOT_COMPILED = "nothing of it was compiled"
+
+
+# The check fails with any of these: something could not be compared.
+_FAILING = (
+    *(Kind.NO_RUN, Kind.NO_RANKS, Kind.NO_COUNT, Kind.LOST_LINES),
+    *(Kind.NEVER_WARM, Kind.NOT_COMPILED, Kind.AGENT_ERRORS),
+)
+
+
+class Remark(Struct, frozen=True, kw_only=True):
+    """A remark. ``what``: the ranks, count or version that it is about."""
+
+    kind: Kind
+    run: str = ""
+    what: str = ""
+
+    @property
+    def fails(self) -> bool:
+        """Whether the check fails because of it."""
+        return self.kind in _FAILING
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """All compared numbers, and remarks."""
+
+    held: tuple[Compared, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+    @property
+    def grew(self) -> tuple[Compared, ...]:
+        return tuple(compared for compared in self.held if compared.grew)
+
+    @property
+    def fell(self) -> tuple[Compared, ...]:
+        return tuple(
+            compared for compared in self.held if compared.ranks and compared.now < compared.was
+        )
+
+    @property
+    def incomplete(self) -> bool:
+        return any(remark.fails for remark in self.remarks)
+
+
+def compared(
+    runs: Sequence[MeasuredRun], baseline: Baseline, tolerance: float | None = None
+) -> Comparison:
+    """Compare ``runs`` with the baseline. ``tolerance`` overrides the baseline's."""
+    allowed = baseline.tolerance if tolerance is None else tolerance
+    held: list[Compared] = []
+    remarks = list(_torches(runs, baseline))
+    pairs = _pairs(runs, baseline)
+    for run, was in pairs:
+        if was is None:
+            remarks.append(Remark(kind=Kind.UNKNOWN_RUN, run=run.run))
+            continue
+        if run.run not in baseline.runs:
+            (name,) = baseline.runs
+            remarks.append(Remark(kind=Kind.ANOTHER_NAME, run=run.run, what=name))
+        held += [*_counts(run, was, baseline.ignore), *_warmup(run, was, baseline, allowed)]
+        remarks += _remarks(run, was, baseline.ignore)
+        if errors := sum(rank.errors for rank in run.ranks):
+            remarks.append(Remark(kind=Kind.AGENT_ERRORS, run=run.run, what=str(errors)))
+    seen = {id(was) for _, was in pairs}
+    remarks += (
+        Remark(kind=Kind.NO_RUN, run=name)
+        for name, was in baseline.runs.items()
+        if id(was) not in seen
+    )
+    return Comparison(held=tuple(held), remarks=tuple(remarks))
+
+
+def _pairs(
+    runs: Sequence[MeasuredRun], baseline: Baseline
+) -> list[tuple[MeasuredRun, BaselineRun | None]]:
+    """Pairs of equal names. A single run on each side is a pair; its name may be a job's id."""
+    if len(runs) == 1 and len(baseline.runs) == 1:
+        return [(runs[0], next(iter(baseline.runs.values())))]
+    return [(run, baseline.runs.get(run.run)) for run in runs]
+
+
+def _torches(runs: Sequence[MeasuredRun], baseline: Baseline) -> Iterator[Remark]:
+    name = next((run.torch for run in runs if run.torch), None)
+    if baseline.torch and name and name != baseline.torch:
+        yield Remark(kind=Kind.ANOTHER_TORCH, what=f"{name}, was {baseline.torch}")
+
+
+def _counts(run: MeasuredRun, was: BaselineRun, ignore: Sequence[str]) -> Iterator[Compared]:
+    """Compare rank by rank; ranks with equal numbers form one entry."""
+    for measure in COUNTS:
+        groups: dict[tuple[int, int], list[MeasuredRank]] = {}
+        for rank in run.ranks:
+            baseline_rank = was.ranks.get(rank.rank)
+            if baseline_rank is None or measure in ignore:
+                continue
+            before, now = baseline_rank.counts.get(measure), rank.counts.get(measure)
+            if before is not None and now is not None:
+                groups.setdefault((before, now), []).append(rank)
+        for (before, now), ranks in groups.items():
+            yield Compared(
+                run=run.run,
+                ranks=named(measured_rank.rank for measured_rank in ranks),
+                measure=measure,
+                was=before,
+                now=now,
+                limit=before,
+                causes=_causes(measure, ranks[0]),
+                moved=tuple(_moved(ranks[0], was.ranks[ranks[0].rank])),
+            )
+
+
+def _causes(measure: str, rank: MeasuredRank) -> tuple[Cause, ...]:
+    causes = rank.causes
+    if measure == "recompiles":
+        return causes.recompiles
+    if measure == "recompiles_after_warm":
+        return causes.late
+    if measure == "graph_breaks":
+        return causes.breaks
+    if measure == "fallbacks":
+        return causes.fallbacks
+    if measure == "failures":
+        return tuple(compilation for compilation in causes.compilations if compilation.failure)
+    if measure == "cudagraph_skips":
+        return (
+            *(compilation for compilation in causes.compilations if compilation.cudagraph_skip),
+            *causes.skips,
+        )
+    return ()
+
+
+def _moved(rank: MeasuredRank, was: BaselineRank) -> Iterator[Moved]:
+    for name, now in rank.functions.items():
+        before = was.functions.get(name)
+        if now != before:
+            yield Moved(function=name, now=now, was=before)
+
+
+def _warmup(
+    run: MeasuredRun, was: BaselineRun, baseline: Baseline, tolerance: float
+) -> Iterator[Compared]:
+    """Compare the warm-up in seconds if both were measured in this job, else in steady steps."""
+    if RATIO in baseline.ignore:
+        return
+    for measure, before, now in (
+        (SECONDS, was.warmup_seconds, run.warmup_seconds),
+        (RATIO, was.warmup_ratio, run.warmup_ratio),
+    ):
+        if before is not None and now is not None:
+            limit = before * (1 + tolerance)
+            yield Compared(run=run.run, measure=measure, was=before, now=now, limit=limit)
+            return
+
+
+def _remarks(run: MeasuredRun, was: BaselineRun, ignore: Sequence[str]) -> Iterator[Remark]:
+    """Remarks on ranks and counts that only one side has."""
+    seen = {measured_rank.rank: measured_rank for measured_rank in run.ranks}
+    if new := [rank for rank in seen if rank not in was.ranks]:
+        yield Remark(kind=Kind.UNKNOWN_RANKS, run=run.run, what=named(new))
+    if gone := [rank for rank in was.ranks if rank not in seen]:
+        yield Remark(kind=Kind.NO_RANKS, run=run.run, what=named(gone))
+    both = [(seen[rank].counts, was.ranks[rank].counts) for rank in seen if rank in was.ranks]
+    for measure in COUNTS:
+        if measure in ignore:
+            continue
+        if any(measure in before and measure not in now for now, before in both):
+            lost = measure == "kernels" and any(
+                measured_rank.dropped for measured_rank in run.ranks
+            )
+            kind = Kind.LOST_LINES if lost else Kind.NO_COUNT
+            yield Remark(kind=kind, run=run.run, what=measure)
+        elif any(measure in now and measure not in before for now, before in both):
+            yield Remark(kind=Kind.UNKNOWN_COUNT, run=run.run, what=measure)
+    if not run.compiled and any(
+        baseline_rank.counts.get("graphs") for baseline_rank in was.ranks.values()
+    ):
+        yield Remark(kind=Kind.NOT_COMPILED, run=run.run)
+        return
+    expected = was.warmup_seconds is not None or was.warmup_ratio is not None
+    if RATIO in ignore:
+        return
+    if expected and run.warmup_seconds is None:
+        yield Remark(kind=Kind.NEVER_WARM, run=run.run)
+    elif run.short_step is not None and was.warmup_seconds is None:
+        yield Remark(kind=Kind.SHORT_STEPS, run=run.run, what=str(run.short_step))
+    elif run.unsettled is not None and run.warmup_ratio and was.warmup_seconds is None:
+        yield Remark(kind=Kind.UNSETTLED, run=run.run, what=str(run.unsettled))

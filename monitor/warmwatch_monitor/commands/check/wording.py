@@ -1,0 +1,240 @@
+"""What exceeded the baseline, why, and what to do about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from warmwatch.shared.advice import advice_for
+from warmwatch.shared.breaks import break_remedy, plain_break
+from warmwatch.shared.fallbacks import REMEDIES, reason_of
+from warmwatch.shared.fallbacks import words as words_of_fallback
+from warmwatch.shared.phrases import counted, duration, place, took
+from warmwatch.shared.reasons import plain
+from warmwatch_monitor.commands.check.baseline import RATIO, named
+from warmwatch_monitor.commands.check.comparison import (
+    SECONDS,
+    Cause,
+    Compared,
+    Kind,
+    Moved,
+    Remark,
+)
+from warmwatch_monitor.commands.check.measured import Share
+from warmwatch_monitor.model import Compilation, CudagraphSkip, GraphBreak, RunView
+from warmwatch_monitor.output.amounts import own_words
+from warmwatch_monitor.status.words.requested import never_compiled, plain_skip, turned_off
+
+MOST = 5
+_NOUNS: Mapping[str, tuple[str, str]] = {
+    "graphs": ("graph", "graphs"),
+    "graph_breaks": ("graph break", "graph breaks"),
+    "recompiles": ("recompile", "recompiles"),
+    "recompiles_after_warm": ("recompile after warm", "recompiles after warm"),
+    "fallbacks": ("function left to run eagerly", "functions left to run eagerly"),
+    "failures": ("failed compilation", "failed compilations"),
+    "kernels": ("kernel", "kernels"),
+    "cudagraph_skips": ("CUDA graph left out", "CUDA graphs left out"),
+}
+_LONGEST = 160
+_WRAPPED = "(external_utils.py)"  # PyTorch's wrapper around a compiled module
+_OF_FAILURE = "Run it with TORCH_LOGS=dynamo,inductor, which shows the error."
+_OF_SKIP = "torch.compiler.cudagraph_mark_step_begin and static inputs help, or another mode."
+_OF_WARMUP = (
+    "It is measured in steady steps, so faster steps raise it too; if it "
+    'changes from run to run: ignore = ["warmup_ratio"] in the baseline, or a wider '
+    "tolerance. `warmwatch run --report -- CMD` shows where it goes, phase by phase."
+)
+
+
+def title(measure: str) -> str:
+    """``graph breaks``, ``warm-up``."""
+    return _NOUNS[measure][1] if measure in _NOUNS else "warm-up"
+
+
+def amount(measure: str, value: float) -> str:
+    """``3``, ``as long as 684 steps``, ``12 s``."""
+    if measure == RATIO:
+        return f"as long as {value:,.0f} steps" if value >= 100 else f"as long as {value:.3g} steps"
+    return duration(value) if measure == SECONDS else f"{value:g}"
+
+
+def whose(held: Compared) -> str:
+    """``train, ranks 0-3``."""
+    if not held.ranks:
+        return held.run
+    many = "rank" if held.ranks.isdecimal() else "ranks"
+    return f"{held.run}, {many} {held.ranks}"
+
+
+def headline(held: Compared) -> str:
+    """``recompiles: 3, was 1``, and for the warm-up, which has a tolerance, its limit.
+
+    The earlier value is the baseline's, or that of the ``--against`` command.
+    """
+    now, was = amount(held.measure, held.now), amount(held.measure, held.was)
+    may = "" if held.limit == held.was else f" (may be {amount(held.measure, held.limit)})"
+    return f"{title(held.measure)}: {now}, was {was}{may}"
+
+
+def causes(held: Compared) -> list[tuple[str, str | None]]:
+    """The distinct causes, each with its remedy; at most MOST."""
+    counts: dict[tuple[str, str | None], int] = {}
+    for cause in held.causes:
+        line = _cause(cause, held.measure)
+        times = cause.count if isinstance(cause, GraphBreak) else 1
+        counts[line] = counts.get(line, 0) + times
+    lines = [
+        (text if count == 1 else f"{text} ({count} times)", then)
+        for (text, then), count in counts.items()
+    ]
+    if not lines:
+        lines = [(_moved(moved), None) for moved in held.moved]
+        lines += [] if held.ranks else [(_OF_WARMUP, None)]
+    left = len(lines) - MOST
+    return lines[:MOST] + ([(f"and {left} more", None)] if left > 0 else [])
+
+
+def _cause(cause: Cause, measure: str) -> tuple[str, str | None]:
+    if isinstance(cause, GraphBreak):
+        why = plain_break(cause.reason) or own_words(cause.reason, _LONGEST)
+        where = place(cause.name, cause.file, cause.line)
+        remedy = break_remedy(cause.reason, cause.hint, library=cause.library)
+        return f"{where}: {why}" if where else why, remedy
+    if isinstance(cause, CudagraphSkip):
+        return _skip(cause, cause.reason), _OF_SKIP
+    if isinstance(cause, Compilation):
+        return _compilation(cause, measure)
+    kind = reason_of(cause.setting)
+    where = place(cause.name, cause.file, cause.line)
+    setting = f" ({cause.setting})" if cause.limit is not None else ""
+    text = words_of_fallback(kind, where, limit=cause.limit, fullgraph=cause.fullgraph)
+    return f"{text}{setting}", REMEDIES[kind]
+
+
+def _compilation(compilation: Compilation, measure: str) -> tuple[str, str | None]:
+    where = place(compilation.name, compilation.file, compilation.line) or "a graph"
+    if measure == "failures":
+        return f"{where}: {compilation.failure}", _OF_FAILURE
+    if measure == "cudagraph_skips":
+        return _skip(compilation, compilation.cudagraph_skip or ""), _OF_SKIP
+    why = plain(compilation.reason, compilation.category, compilation.of_class) or own_words(
+        compilation.reason or "reason unknown", _LONGEST
+    )
+    return f"{where}: {why}", advice_for(compilation)
+
+
+def _skip(value: Compilation | CudagraphSkip, reason: str) -> str:
+    where = place(value.name, value.file, value.line) or "a graph"
+    return f"{where}: {plain_skip(reason) or own_words(reason, _LONGEST)}"
+
+
+def _moved(moved: Moved) -> str:
+    """The changed counts of a function; its forward and backward are two compilations."""
+    what = "the model" if moved.function.endswith(_WRAPPED) else moved.function
+    if moved.was is None:
+        return f"{what}: {_share(moved.now)}; not in the baseline"
+    return f"{what}: {_share(moved.now)}; was {_share(moved.was)}"
+
+
+def _share(share: Share) -> str:
+    parts = [counted(share.compilations, "compilation")]
+    if share.recompiles:
+        parts.append(counted(share.recompiles, "recompile"))
+    if share.kernels is not None:
+        parts.append(counted(share.kernels, "kernel"))
+    return ", ".join(parts)
+
+
+_REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
+    Kind.ANOTHER_TORCH: lambda it: f"torch is {it.what}: so what it compiles may differ",
+    # the other side may be a command's, of --against
+    Kind.ANOTHER_NAME: lambda it: f"{it.run}: compared with {it.what}, as each side has one run",
+    Kind.UNKNOWN_RUN: lambda it: (
+        f"{it.run}: this run is not in the baseline, so it is not compared; --update adds it"
+    ),
+    Kind.UNKNOWN_RANKS: lambda it: (
+        f"{it.run}: rank {it.what} is not in the baseline, so it is not compared; --update adds it"
+    ),
+    Kind.UNKNOWN_COUNT: lambda it: (
+        f"{it.run}: the baseline does not limit the number of {title(it.what)}, so they are "
+        "not compared; --update adds it"
+    ),
+    Kind.AGENT_ERRORS: lambda it: (
+        f"{it.run}: the agent caught {counted(int(it.what), 'error')} of its own: counts may be "
+        "low; see `warmwatch doctor`"
+    ),
+    Kind.SHORT_STEPS: lambda it: (
+        f"{it.run}: its steady step takes {took(float(it.what))}, too short to measure the "
+        "warm-up in steps, so it is not compared; --against compares it in seconds, and "
+        'ignore = ["warmup_ratio"] in the baseline removes this note'
+    ),
+    Kind.UNSETTLED: lambda it: (
+        f"{it.run}: its speed had not settled after {counted(int(it.what), 'clean step')}, so its "
+        "warm-up in steps may differ in the next run: let it train for longer, compare seconds "
+        'with --against, or put "warmup_ratio" into ignore'
+    ),
+    Kind.NO_RUN: lambda it: (
+        f"{it.run}: this run of the baseline did not start; --update removes it"
+    ),
+    Kind.NO_RANKS: lambda it: (
+        f"{it.run}: rank {it.what} of the baseline did not start; with another number of ranks, "
+        "run with --update"
+    ),
+    Kind.NO_COUNT: lambda it: (
+        f"{it.run}: this torch does not report {title(it.what)}, which the baseline has; put "
+        f'"{it.what}" into its ignore, or use the torch that it was written with'
+    ),
+    Kind.LOST_LINES: lambda it: (
+        f"{it.run}: lines of its journal could not be written, so its {title(it.what)} are not "
+        f'known; give its record more room (WARMWATCH_DIR), or put "{it.what}" into ignore'
+    ),
+    Kind.NEVER_WARM: lambda it: (
+        f"{it.run}: it never became warm, but the baseline's did: let it train for more steps"
+    ),
+    Kind.NOT_COMPILED: lambda it: f"{it.run}: nothing was compiled, unlike in the baseline",
+}
+
+
+def uncompiled(run: RunView) -> str:
+    """Why a run compiled nothing, if known."""
+    figures = run.ranks[0].figures
+    off = turned_off(figures)
+    if off is None and figures.compile.wrappers:
+        return f"{run.run}: {': '.join(never_compiled(figures))}"
+    return f"{run.run}: nothing was compiled: {off or 'torch.compile was never called'}"
+
+
+def unfinished(run: RunView, ranks: Iterable[int]) -> str:
+    """The message that ranks were still running when the command ended."""
+    return (
+        f"{run.run}: rank {named(ranks)} was still running when the command ended, so nothing was "
+        "compared: let the command wait for it"
+    )
+
+
+def restarted(run: str) -> str:
+    """The message that a process has a second record, so the first one's counts are missing."""
+    return (
+        f"{run}: its process restarted when it had compiled (by exec, or with a second attach()). "
+        "What it compiled before is not counted, so nothing was compared: have it restart "
+        "before it compiles, or give each part a name of its own (WARMWATCH_RUN, attach(run=...))"
+    )
+
+
+def caches_left(caches: str) -> str:
+    """The message that the folder ``caches`` was left for processes that still run."""
+    return f"processes still run and use {caches}: remove {caches} when those processes have ended"
+
+
+def remark(remark: Remark) -> str:
+    return _REMARKS[remark.kind](remark)
+
+
+def numbers(held: Iterable[Compared]) -> str:
+    """The compared numbers: ``2 graphs, 0 graph breaks, warm-up as long as 684 steps``."""
+    return ", ".join(
+        f"{compared.now:g} {_NOUNS[compared.measure][compared.now != 1]}"
+        if compared.measure in _NOUNS
+        else f"warm-up {amount(compared.measure, compared.now)}"
+        for compared in held
+    )

@@ -1,0 +1,346 @@
+"""Runs compared: cost, steady speed and break-even. Pure.
+
+``warmwatch compare --json`` is a ``Comparison``, key by key; ``None`` is "not known". Whether two
+programs differ is decided in ``difference.py``, for each pair by its own runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import Struct, convert
+from msgspec.structs import replace
+
+from warmwatch_monitor.commands.compare.comparability import Incomparable, incomparable, unknown
+from warmwatch_monitor.commands.compare.difference import ONCE, Difference, Run, difference, mean
+from warmwatch_monitor.commands.report.assembly import report, slowest_of
+from warmwatch_monitor.commands.report.parts import Report
+from warmwatch_monitor.figures.compile import GraphCounts
+from warmwatch_monitor.figures.rank import LimitedBy
+from warmwatch_monitor.figures.units import copied
+from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.output.amounts import clean_step
+
+SCHEMA_VERSION = 1
+_NO_NEIGHBOURS: Mapping[str, tuple[Neighbour, ...]] = MappingProxyType({})
+_ALONE: Mapping[str, tuple[Run, ...]] = MappingProxyType({})
+EAGER = "eager"  # in addition to the modes of torch.compile
+
+
+class Neighbour(Struct, frozen=True, kw_only=True):
+    """A run on the same host at the same time."""
+
+    id: str
+    """Its id in the history."""
+    run: str
+    """Its name."""
+    share: float
+    """The share of the compared run's time in which it ran too."""
+
+
+class Measured(GraphCounts, frozen=True, kw_only=True):
+    """What a run cost, and how fast it was."""
+
+    steps: int = 0
+    """Completed steps."""
+    clean_steps: int | None = None
+    """Number of clean steps."""
+    first_step_seconds: float | None = None
+    """Length of step 1."""
+    first_step_memory_bytes: int | None = None
+    """The most that CUDA's allocator had handed out when step 1 ended."""
+    peak_memory_bytes: int | None = None
+    """The most that CUDA's allocator had handed out."""
+    mean_seconds: float | None = None
+    """Geometric mean of the clean steps of `runs`, without the disturbed ones."""
+    steady_p99_seconds: float | None = None
+    """99th percentile of the clean steps."""
+    speed_up: Difference | None = None
+    """How much faster it is than the baseline."""
+    joules_per_step: float | None = None
+    """Mean energy of a clean step."""
+    compile_seconds: float = 0.0
+    """Compile time."""
+    cost_seconds: float | None = None
+    """What compiling cost: the time that steps took beyond a steady one, or all compile time if
+    that is more; null if unknown."""
+
+
+class Side(Measured, frozen=True, kw_only=True):
+    """One run. Its figures are of the rank that compiled longest."""
+
+    id: str
+    """Its id in the history."""
+    run: str
+    """Its name."""
+    label: str
+    """Its name in this comparison."""
+    state: str
+    """Its state, as in `/status`."""
+    mode: str | None
+    """How `torch.compile` was called, or `eager`; null if it neither compiled nor completed a step.
+    """
+    rank: int | None = None
+    """That rank."""
+    compiled_memory_bytes: int | None = None
+    """The most that CUDA's allocator held at the end of a compilation. A backward is compiled in
+    step 1, while the activations of its forward are stored."""
+    warmup_seconds: float | None = None
+    """Length of the first warm-up; null if it was never warm."""
+    warmup_steps: int | None = None
+    """Steps within it."""
+    gpu_seconds: float | None = None
+    """GPU time of compiling, all ranks."""
+    joules: float | None = None
+    """Energy of compiling, all ranks."""
+    money: float | None = None
+    """Price of compiling, all ranks."""
+    steady_seconds: float | None = None
+    """Length of its clean step."""
+    whole_step_seconds: float | None = None
+    """The same with evaluations, saves, recompiles and the end, since its first warm-up."""
+    runs: tuple[Run, ...] = ()
+    """The runs of its program that show its speed, itself first: other starts of it in the history,
+    as far as recorded."""
+    tokens_per_second: float | None = None
+    """Tokens per second in clean steps."""
+    slower: tuple[Mapping[str, Any], ...] = ()
+    """Periods in which steps took longer than before, as in `/status`."""
+    neighbours: tuple[Neighbour, ...] = ()
+    """Other runs in the history that ran on the same host at the same time, the longest first."""
+
+
+class BreakEven(Struct, frozen=True, kw_only=True):
+    """When a run has recovered its extra cost over another."""
+
+    run: str
+    """Label of the run."""
+    against: str
+    """Label of the other."""
+    outcome: str
+    """`paid_back`, `at_once` (it costs no more), `ahead_until` (it costs less, and its steps are
+    longer) or `never`, if their steps differ; else the verdict of `difference`; `unknown` if one of
+    them has no clean step, or no known cost."""
+    difference: Difference | None = None
+    """How much faster it is."""
+    cost_seconds: float | None = None
+    """Its extra cost."""
+    saves_seconds: float | None = None
+    """What each step saves, by the means of the runs; negative if its steps are longer."""
+    saves_least_seconds: float | None = None
+    """It saves at least this, with 95 % confidence; null if not known."""
+    saves_most_seconds: float | None = None
+    """It saves at most this."""
+    step: int | None = None
+    """The step from which it is ahead, or with `ahead_until` no longer is. With `once`, that of the
+    measured steps; null if there is none."""
+    earliest: int | None = None
+    """The earliest such step, by the interval of the saving."""
+    latest: int | None = None
+    """The latest such step."""
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """Runs side by side."""
+
+    schema_version: int = SCHEMA_VERSION
+    """1. Within a version, no key changes its meaning."""
+    baseline: str
+    """Label of the run that the others are compared with."""
+    sides: tuple[Side, ...]
+    """The runs."""
+    incomparable: tuple[Incomparable, ...] = ()
+    """Differences that make figures incomparable."""
+    unknown: tuple[str, ...] = ()
+    """Properties that must be equal and are known for some of the runs only."""
+    break_even: tuple[BreakEven, ...] = ()
+    """Break-even of each run with the baseline."""
+
+
+def break_even(side: Side, against: Side) -> BreakEven:
+    """Break-even of ``side`` with ``against``: the extra cost divided by the saving per step.
+
+    Both are of the means of the runs, and none is claimed if their steps do not differ.
+    """
+    break_even = BreakEven(run=side.label, against=against.label, outcome="unknown")
+    if not side.runs or not against.runs:
+        return break_even
+    apart = difference(side.runs, against.runs)
+    break_even = replace(break_even, difference=apart)
+    if side.cost_seconds is None or against.cost_seconds is None:
+        return break_even
+    cost, step = side.cost_seconds - against.cost_seconds, mean(against.runs) or 0.0
+    saves, least, most = (
+        None if ratio is None else step * (1 - 1 / ratio)
+        for ratio in (apart.ratio, apart.low, apart.high)
+    )
+    assert saves is not None
+    crosses = cost * saves > 0  # one costs more, and the other has longer steps
+    is_known = apart.claimed and crosses and least is not None and most is not None
+    ends = sorted(abs(cost / each) for each in (least, most) if each) if is_known else ()
+    return replace(
+        break_even,
+        outcome=_outcome(cost, saves) if apart.claimed else apart.verdict,
+        cost_seconds=cost,
+        saves_seconds=saves,
+        saves_least_seconds=least,
+        saves_most_seconds=most,
+        step=ceil(cost / saves) if crosses and (is_known or apart.verdict == ONCE) else None,
+        earliest=ceil(ends[0]) if ends else None,
+        latest=ceil(ends[-1]) if ends else None,
+    )
+
+
+def _outcome(cost: float, saves: float) -> str:
+    if saves > 0:
+        return "paid_back" if cost > 0 else "at_once"
+    return "never" if cost >= 0 else "ahead_until"
+
+
+def compare(
+    summaries: Sequence[RunSummary],
+    price: float | None = None,
+    *,
+    labels: Sequence[str] | None = None,
+    programs: Mapping[str, tuple[Run, ...]] = _ALONE,
+    neighbours: Mapping[str, tuple[Neighbour, ...]] = _NO_NEIGHBOURS,
+) -> Comparison:
+    """All runs side by side. The baseline is the first eager run, else the first run.
+
+    ``price``: of an hour of one GPU. ``labels``: used instead of the names. ``programs``: by the
+    id of a run, the runs of its program; without, it is the only one. ``neighbours``: by that id.
+    """
+    reports = [report(run, price) for run in summaries]
+    labels = labels or _labels(reports)
+    sides = [
+        _side(
+            summary,
+            made,
+            label,
+            programs.get(summary.id, runs_of([summary])),
+            neighbours.get(summary.id, ()),
+        )
+        for summary, made, label in zip(summaries, reports, labels, strict=True)
+    ]
+    baseline = next((side for side in sides if side.mode == EAGER), sides[0])
+    pairs = {side.label: break_even(side, baseline) for side in sides if side is not baseline}
+    return Comparison(
+        baseline=baseline.label,
+        sides=tuple(
+            replace(side, speed_up=pairs[side.label].difference) if side.label in pairs else side
+            for side in sides
+        ),
+        incomparable=incomparable(summaries, reports),
+        unknown=unknown(reports),
+        break_even=tuple(pairs.values()),
+    )
+
+
+def runs_of(
+    summaries: Sequence[RunSummary],
+    neighbours: Mapping[str, tuple[Neighbour, ...]] = _NO_NEIGHBOURS,
+) -> tuple[Run, ...]:
+    """The samples of a program's speed: each of its runs that has a clean step."""
+    return tuple(
+        Run(
+            id=summary.id,
+            began=summary.began,
+            seconds=step,
+            disturbed=_disturbed(summary, neighbours.get(summary.id, ())),
+        )
+        for summary in summaries
+        if (step := step_of(summary))
+    )
+
+
+def _disturbed(summary: RunSummary, neighbours: Sequence[Neighbour]) -> str | None:
+    """What is known to have slowed its steps; on GPUs, a neighbour may have others."""
+    made = report(summary)
+    limit = convert(made.limited_by, LimitedBy | None)
+    if limit is not None and limit.verdict == "shared":
+        return limit.subject
+    if made.slower:
+        return "a slower period"
+    return f"{neighbours[0].run} on its host" if neighbours and not summary.what.gpus else None
+
+
+def _labels(reports: Sequence[Report]) -> list[str]:
+    """Names, with ids if two names are equal."""
+    names = [report.run for report in reports]
+    return [
+        report.run if names.count(report.run) == 1 else f"{report.run} ({report.id})"
+        for report in reports
+    ]
+
+
+def step_of(summary: RunSummary) -> float | None:
+    """The clean step length of the rank that is compared."""
+    return clean_step(slowest_of(summary).answer) if summary.ranks else None
+
+
+def _side(
+    summary: RunSummary,
+    made: Report,
+    label: str,
+    runs: tuple[Run, ...],
+    neighbours: tuple[Neighbour, ...],
+) -> Side:
+    rank: dict[str, Any] = dict(slowest_of(summary).answer) if summary.ranks else {}
+    whole = made.costs[-1] if made.costs else None
+    return copied(
+        made,
+        Side,
+        label=label,
+        mode=mode_of(made),
+        first_step_memory_bytes=slowest_of(summary).first_step_bytes if summary.ranks else None,
+        compiled_memory_bytes=_compiled_memory(rank),
+        cost_seconds=_cost(rank, made) if rank else None,
+        gpu_seconds=whole.gpu_seconds if whole else None,
+        joules=whole.joules if whole else None,
+        money=whole.money if whole else None,
+        steady_seconds=made.steady.seconds,
+        runs=runs,
+        mean_seconds=mean(runs),
+        neighbours=neighbours,
+        steady_p99_seconds=made.steady.p99,
+        clean_steps=made.steady.count,
+    )
+
+
+def mode_of(made: Report) -> str | None:
+    """How it was compiled; ``eager`` if it made steps without compiling."""
+    if not made.compile_seconds and not made.graphs_before:
+        ahead = ", ".join(made.precompiled)
+        return (ahead or EAGER) if made.steps else None
+    ways = (
+        wrapping.mode if wrapping.backend == "inductor" else f"{wrapping.mode} ({wrapping.backend})"
+        for wrapping in made.what.wrappings
+    )
+    return "; ".join(dict.fromkeys(ways)) or "compiled"
+
+
+def _compiled_memory(rank: dict[str, Any]) -> int | None:
+    """The largest allocation of CUDA's allocator at the end of a compilation."""
+    functions = (rank.get("compile") or {}).get("functions") or ()
+    values = [
+        function["allocated_bytes"] for function in functions if function.get("allocated_bytes")
+    ]
+    return max(values, default=None)
+
+
+def _cost(rank: dict[str, Any], made: Report) -> float | None:
+    """Compile cost; of an eager run, the extra time of its first step.
+
+    Not known for a run that compiled before the agent attached.
+    """
+    if not made.compile_seconds and (made.graphs_before or not made.steps):
+        return None
+    beyond = rank["cost"]["beyond_steady_seconds"]
+    if made.compile_seconds:
+        return max(beyond or 0.0, made.compile_seconds)
+    if made.first_step_seconds is None or made.steady.seconds is None:
+        return 0.0
+    return max(0.0, made.first_step_seconds - made.steady.seconds)

@@ -1,0 +1,121 @@
+"""A report in about ten lines: sentence, bar of the time, slowdown, cost, remedies. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from warmwatch.shared.phrases import counted, took
+from warmwatch_monitor.commands.report import goodput
+from warmwatch_monitor.commands.report.parts import Remedy, Report, Share
+from warmwatch_monitor.commands.report.wording import answer
+from warmwatch_monitor.commands.report.wording_compilations import compilations, failure
+from warmwatch_monitor.output.amounts import energy, money, percent, slower_period
+from warmwatch_monitor.output.states import STYLES
+
+_MOST = 3  # remedies
+_WIDEST = 100  # columns of the bar
+# a character and a colour for each share: the characters differ without colours too
+SIGNS = {
+    goodput.CLEAN: ("█", "green"),
+    goodput.DATA: ("d", "yellow"),
+    goodput.GAPS: ("_", "yellow"),
+    goodput.STALLS: ("!", "bold red"),
+    goodput.BEFORE: ("·", "bright_black"),
+    goodput.WARMUP: ("▒", "bright_yellow"),
+    goodput.LATER: ("R", "bold magenta"),
+    goodput.EVALUATION: ("E", "cyan"),
+    goodput.SAVING: ("S", "blue"),
+    goodput.NOTHING: ("?", "bright_black"),
+}
+
+
+def brief(report: Report, width: int, called: str) -> Iterator[RenderableType]:
+    """The lines, each for ``rich`` to wrap at ``width``; ``called``: a name for this start."""
+    yield Text(answer(report), style=STYLES.get(report.state, "bold"))
+    for warning in report.doubts:
+        yield Text(f"Note: {warning}.", style="yellow")
+    if ended := failure(report):
+        yield from (Text(item.words) for item in ended.items)
+    yield from _bar(report, width)
+    if report.slower:
+        worst = max(report.slower, key=lambda values: float(values["ratio"]))
+        yield Text(f"Slower than before {slower_period(worst)}.", style="yellow")
+    yield from _cost(report)
+    for place, remedy in enumerate(report.do[:_MOST], 1):
+        yield from _remedy(place, remedy, width)
+    yield _next(report, called)
+
+
+def _bar(report: Report, width: int) -> Iterator[Text]:
+    """One bar of the shares, and the key to it, whose lines end between two shares."""
+    goodput = report.goodput
+    shares = [item for item in goodput.shares if item.ratio > 0] if goodput else []
+    if goodput is None or not shares:
+        return
+    bar = Text()
+    for sign, style, count in _places(shares, min(width, _WIDEST)):
+        bar.append(sign * count, style=style)
+    yield bar
+    key = Text(f"{took(goodput.seconds)}{' so far' if report.living else ''}: ")
+    for share in shares:
+        sign, style = SIGNS[share.name]
+        end = "" if share is shares[-1] else ","
+        part = Text.assemble((sign, style), f" {share.name} {percent(share.ratio)}{end}")
+        if len(key) + len(part) > width:
+            yield key
+            key = Text()
+        key.append_text(part).append(" ")
+    yield key
+
+
+def _places(shares: list[Share], width: int) -> Iterator[tuple[str, str, int]]:
+    """Columns of each share; a share that rounds to 0 takes one from the longest."""
+    filled = [max(1, round(item.ratio * width)) for item in shares]
+    longest = filled.index(max(filled))
+    filled[longest] = max(1, filled[longest] + width - sum(filled))
+    for share, count in zip(shares, filled, strict=True):
+        yield *SIGNS[share.name], count
+
+
+def _cost(report: Report) -> Iterator[Text]:
+    if not report.costs:
+        return
+    whole = report.costs[-1]
+    name = compilations(report) if report.compilations else ""
+    again = f"; {counted(report.recompiles, 'recompile')}" if report.recompiles else ""
+    spent = report.compile_seconds or whole.seconds  # a warm-up's wall time includes its steps
+    text = f"Compiling took {took(spent)}{f' in {name}{again}' if name else ''}"
+    if whole.joules is not None:
+        text += f", {'about ' if whole.estimated else ''}{energy(whole.joules)}"
+    if whole.money is not None:
+        text += f", {money(whole.money)} of GPU time"
+    yield Text(f"{text}.")
+
+
+def _remedy(place: int, remedy: Remedy, width: int) -> Iterator[RenderableType]:
+    """Its subject and saving, then the advice."""
+    saves = f", up to {took(remedy.saves)}" if remedy.saves else ""
+    head = Text(f"{place}. {remedy.about}{saves}", style="bold")
+    if len(head) + len(remedy.what) + 2 <= width:
+        yield head.append(": ", style="not bold").append(remedy.what, style="not bold")
+    else:
+        yield head
+        yield Padding(Text(remedy.what), (0, 0, 0, 3))
+
+
+def _next(report: Report, called: str) -> Text:
+    shown = shlex.quote(called)  # the name may be another user's choice
+    more = len(report.do) - _MOST
+    left_out = f" ({more} more to do)" if more > 0 else ""
+    text = f"All of it{left_out}: warmwatch report {shown} -v, or --html FILE."
+    # Only if the history holds an earlier start: `compare` would not find it otherwise.
+    if report.changed is not None and report.changed.run == report.run:
+        latest = called == report.run
+        before = f"{shown}~1" if latest else report.changed.id
+        text += f" The start before: warmwatch compare {before} {shown}"
+    return Text(text, style="dim")

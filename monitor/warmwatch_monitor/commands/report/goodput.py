@@ -1,0 +1,197 @@
+"""Where the time of a rank went: shares that add up to it. Pure.
+
+Steps and compile time are measured separately and never overlap. Other reported times are cut to
+the rest, most certain first; what remains is not known. Saves and evaluations within the first
+warm-up, or before it, are no part of its share. Frameworks or the user report evaluations
+and saves; compile time within an evaluation counts as compile time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from warmwatch.shared.states import ENDED, State
+from warmwatch_monitor.commands.report.compilations import is_after
+from warmwatch_monitor.commands.report.parts import Goodput, Priced, Share
+from warmwatch_monitor.model import FEWEST_STEPS
+
+CLEAN, DATA, STALLS = "clean steps", "waiting for data", "stalls"
+WARMUP, LATER = "warm-up", "compiling after the warm-up"  # late first compilations, too
+GAPS = "unexplained gaps"  # long steps without a known cause; evaluations may be among them
+EVALUATION, SAVING, NOTHING = "evaluation", "saving", "unaccounted"
+BEFORE = "before the first step"
+NAMES = (CLEAN, DATA, GAPS, STALLS, BEFORE, WARMUP, LATER, EVALUATION, SAVING, NOTHING)
+
+_CLOCK = 1e-3  # seconds; both are of one clock, rounded
+
+
+# PyTorch's records lack the time around them: of late compile time, this much at most.
+_AROUND_SECONDS, _AROUND_SHARE = 0.1, 0.02
+
+
+def after_warm_seconds(rank: Mapping[str, Any], compiled: Iterable[Priced]) -> float:
+    """Compile time after the end of the first warm-up: that of PyTorch's records, as everywhere.
+
+    If they lack more than the time around them, it is the compile time that exceeds the warm-up's
+    wall time.
+    """
+    first, whole = rank["warmup"].get("first"), float(rank["compile"]["seconds"])
+    if not first:
+        return 0.0
+    later = sum(
+        compilation.seconds or 0.0
+        for compilation in compiled
+        if is_after(compilation, first["ended_at"])
+    )
+    exceeding = whole - float(first["seconds"])
+    around = max(_AROUND_SECONDS, _AROUND_SHARE * later) if later else 0.0
+    return min(later if exceeding <= later + around else exceeding, whole)
+
+
+def span(rank: Mapping[str, Any], seen: float) -> float | None:
+    """From attaching to its end, or to the last poll."""
+    attached = rank.get("attached_at")
+    if attached is None:
+        return None
+    over = State(rank["state"]) in ENDED and rank.get("since") is not None
+    return float(max(0.0, (rank["since"] if over else seen) - attached))
+
+
+def whole_step_seconds(rank: Mapping[str, Any], seen: float) -> float | None:
+    """The time since the first warm-up for each step in it: evaluations, saves, recompiles and the
+    end are part of it. ``None`` if it was never warm, for few steps only, or if eager steps came
+    before the warm-up: their number is not known.
+    """
+    first, whole = rank["warmup"].get("first"), span(rank, seen)
+    if not first or whole is None or first["steps"] is None:
+        return None
+    stepped = rank["step_seconds"].get("first_at")
+    if stepped is not None and stepped + _CLOCK < first["ended_at"] - first["seconds"]:
+        return None
+    steps = rank["steps"] - first["steps"]
+    seconds = rank["attached_at"] + whole - first["ended_at"]
+    return float(seconds / steps) if steps >= FEWEST_STEPS and seconds > 0 else None
+
+
+def goodput(rank: Mapping[str, Any], compiled: Sequence[Priced], seen: float) -> Goodput | None:
+    """``None`` if even the length of the run is not known."""
+    whole = span(rank, seen)
+    if not whole:
+        return None
+    pauses = rank["pauses"]
+    untold = tuple(
+        name
+        for name, key in ((DATA, "data_seconds"), (EVALUATION, "evaluation_seconds"))
+        if pauses.get(key) is None
+    )
+    clean = rank["step_seconds"].get("clean_seconds")
+    if clean is None and rank["steps"]:
+        untold = (CLEAN, *untold)
+    # compile time within evaluations, which their durations include
+    within = sum(compilation.seconds or 0.0 for compilation in compiled if compilation.evaluating)
+    shares = _shares(whole, clean or 0.0, compiled, rank, seen, within)
+    return Goodput(
+        seconds=whole,
+        shares=tuple(
+            Share(name=name, seconds=shares[name], ratio=shares[name] / whole) for name in NAMES
+        ),
+        untold=untold,
+        evaluation_compile_seconds=min(within, pauses.get("evaluation_seconds") or 0.0),
+        warmup_pause_seconds=(pauses.get("warmup_seconds") or 0.0)
+        if rank["warmup"].get("first")
+        else 0.0,
+    )
+
+
+def _shares(
+    whole: float,
+    clean: float,
+    compiled: Sequence[Priced],
+    rank: Mapping[str, Any],
+    seen: float,
+    evaluating: float,
+) -> dict[str, float]:
+    pauses, first = rank["pauses"], rank["warmup"].get("first")
+    left = _Left(whole)
+    stepping = left.take(clean)
+    later = left.take(after_warm_seconds(rank, compiled))
+    within = max(0.0, rank["compile"]["seconds"] - later)
+    compiling = left.take(min(within, first["seconds"]) if first else within)
+    evaluation = left.take((pauses.get("evaluation_seconds") or 0.0) - evaluating)
+    saving = left.take(pauses.get("checkpoint_seconds"))
+    quiet = seen - rank["since"] if rank["state"] == State.STALLED.value else 0.0
+    standing = left.take(quiet)
+    # warm-up time without compilation: steps and other work
+    rest = left.take(
+        first["seconds"] - compiling - (pauses.get("warmup_seconds") or 0.0) if first else 0.0
+    )
+    before = left.take((_before(rank, compiled) or 0.0) - (pauses.get("before_seconds") or 0.0))
+    in_steps = _Left(stepping)
+    gaps = in_steps.take(_unexplained(rank.get("long_steps") or ()))
+    data = in_steps.take(pauses.get("data_seconds"))
+    return {
+        CLEAN: in_steps.seconds,
+        DATA: data,
+        GAPS: gaps,
+        STALLS: standing,
+        BEFORE: before,
+        WARMUP: compiling + rest,
+        LATER: later,
+        EVALUATION: evaluation,
+        SAVING: saving,
+        NOTHING: left.seconds,
+    }
+
+
+def _before(rank: Mapping[str, Any], compiled: Sequence[Priced]) -> float | None:
+    """Imports and model building: from attaching to the first step or compilation."""
+    attached, first, steps = (
+        rank.get("attached_at"),
+        rank["warmup"].get("first"),
+        rank["step_seconds"],
+    )
+    if attached is None:
+        return None
+    if first:
+        return float(first["ended_at"] - first["seconds"] - attached)
+    begins = [
+        compilation.began for compilation in compiled
+    ]  # of a warm-up that has not ended, or failed
+    if rank["state"] == State.COMPILING.value and rank.get("since") is not None:
+        begins.append(rank["since"])
+    if steps.get("first_at") is not None:
+        begins.append(steps["first_at"] - (steps["first"] or 0))
+    if since := (rank.get("end") or {}).get("compiling_since"):
+        begins.append(since)
+    return float(min(begins) - attached) if begins else None
+
+
+class _Left:
+    """The time that is still unassigned."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def take(self, wanted: float | None) -> float:
+        """Take ``wanted`` seconds, or what is left."""
+        taken = min(max(wanted or 0.0, 0.0), self.seconds)
+        self.seconds -= taken
+        return taken
+
+
+def _unexplained(long_steps: Iterable[Mapping[str, Any]]) -> float:
+    """Extra time of long steps that nothing reported explains."""
+    spent: float = sum(
+        max(
+            0.0,
+            float(step["seconds"])
+            - step["usual_seconds"]
+            - (step["checkpoint_seconds"] or 0.0)
+            - (step["evaluation_seconds"] or 0.0)
+            - (step["data_seconds"] or 0.0),
+        )
+        for step in long_steps
+        if not step["evaluation"]
+    )
+    return spent

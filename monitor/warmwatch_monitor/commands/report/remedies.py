@@ -1,0 +1,275 @@
+"""What to do first: remedies, with the time that each saves. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from warmwatch.shared.advice import SURE
+from warmwatch.shared.phrases import counted, place, took
+from warmwatch.shared.states import NEEDS_ATTENTION, State
+from warmwatch.shared.values import NEW_INSTANCE
+from warmwatch.shared.verdict import REPEATED_STEPS
+from warmwatch_monitor.commands.report.goodput import CLEAN, DATA
+from warmwatch_monitor.commands.report.parts import Break, Goodput, Priced, Recompiled, Remedy
+from warmwatch_monitor.model.run_summary import Provenance
+from warmwatch_monitor.output.amounts import few, of_break
+from warmwatch_monitor.status.words.repeating import failure, remedy_of_failure
+from warmwatch_monitor.status.words.requested import remedy_of_calls
+
+_WORTH_SECONDS, _WORTH_SHARE = 1.0, 0.01  # of the run: the lesser of the two
+_DATA_SHARE = 0.1
+_NAMED = 3  # functions with one remedy
+_TUNED = ("max-autotune", "max-autotune-no-cudagraphs")
+# the advice only moves this compilation to an earlier time: it saves nothing
+_MOVES = frozenset({"grad_mode"})
+# raised with fullgraph=True: the condition `fallback` has the remedy
+_AT_LIMIT = "FailOnRecompileLimitHit"
+_UNDER_A_STANCE = {
+    "eager_calls": 'ran eagerly: torch.compiler.set_stance("force_eager")',
+    "on_recompile_calls": (
+        'would not compile, so new inputs ran eagerly: set_stance("eager_on_recompile")'
+    ),
+}
+_CALLS = remedy_of_calls("training_step")
+_STANCE = "If that was not meant, set the stance only once all inputs are compiled, or not at all."
+# the compiler phases that a cache saves; tracing always runs again
+
+
+def remedies(
+    rank: Mapping[str, Any],
+    compiled: Sequence[Priced],
+    recompiled: Sequence[Recompiled],
+    breaks: Sequence[Break],
+    what: Provenance,
+    time: Goodput | None,
+    *,
+    first_run: bool,
+) -> tuple[Remedy, ...]:
+    """Remedies: first what left the run without compiled code, or ended it; then the largest saving
+    first; then those of unknown saving.
+
+    ``time``: where it went. ``first_run``: no earlier comparable run is known, so its caches could
+    only be empty; advice for the next run comes last then.
+    """
+    caches = tuple(_caches(compiled, what, first_run=first_run))
+    failing, failed = _failures(rank, compiled)
+    ended_it = rank["state"] == State.FAILED.value  # one of these failures may have done that
+    by_saving = sorted(
+        [
+            *failing,
+            *_recompiles(recompiled, time),
+            *(() if first_run else caches),
+            *_data(time, rank),
+            *_tuning(compiled, what),
+            *_outside(compiled),
+        ],
+        key=lambda remedy: -(remedy.saves or 0.0),
+    )
+    first = tuple(_without_compiling(rank, failing=bool(failing)))
+    failed = [remedy for remedy in failed if remedy.what not in {each.what for each in first}]
+    return (
+        *first,
+        *(failed if ended_it else ()),
+        *by_saving,
+        *_of_unknown_saving(rank, what),
+        *(() if ended_it else failed),
+        *_breaks(breaks),
+        *(caches if first_run else ()),
+    )
+
+
+def _without_compiling(rank: Mapping[str, Any], *, failing: bool) -> Iterator[Remedy]:
+    """What leaves the whole run without compiled code; ``failing``: a remedy says why."""
+    conditions = _conditions(rank)
+    for name in sorted(NEEDS_ATTENTION - {"long_compile"}):
+        if name in conditions and not (failing and name == "nothing_captured"):
+            yield Remedy(about=conditions[name]["words"], what=conditions[name].get("advice") or "")
+    if (by := rank["compile"].get("disabled")) and not by.endswith("_on_recompile"):
+        yield Remedy(
+            about="compilation was turned off", what="Turn it on again, if that was not meant."
+        )
+    elif _nothing_compiled(rank) and "never_compiled" not in conditions:
+        yield Remedy(about="nothing of what torch.compile returned has compiled", what=_CALLS)
+
+
+def _nothing_compiled(rank: Mapping[str, Any]) -> bool:
+    compile = rank["compile"]
+    did = compile.get("seconds") or compile.get("precompiled") or compile.get("eager_calls")
+    return bool(
+        rank["steps"] and compile.get("wrappers") and not did and not rank.get("compiling_workers")
+    )
+
+
+def _failures(
+    rank: Mapping[str, Any], compiled: Sequence[Priced]
+) -> tuple[list[Remedy], list[Remedy]]:
+    """Remedies for compilations that failed in step after step, and for the other ones."""
+    failed = [priced for priced in compiled if priced.failure]
+    by_function = dict[str, list[Priced]]()
+    for compilation in failed:
+        if failure(compilation.failure, None) != _AT_LIMIT:
+            named = place(compilation.name, compilation.file, compilation.line)
+            by_function.setdefault(named, []).append(compilation)
+    failing, others = list[Remedy](), list[Remedy]()
+    for named, those in by_function.items():
+        last, row = those[-1], max(priced.in_a_row for priced in those)
+        why = f": {failure(last.failure, last.failure_reason)}"
+        remedy = remedy_of_failure(last.name, last.failure_hint, last.failure)
+        suffix = f" of {named}" if named else ""
+        if row >= REPEATED_STEPS:
+            seconds = sum(priced.seconds or 0.0 for priced in those)
+            about = f"compilation{suffix} failed in {row} steps in a row{why}"
+            failing.append(Remedy(about=about, what=remedy, saves=seconds or None))
+        else:
+            about = f"{counted(len(those), 'compilation')}{suffix} failed{why}"
+            others.append(Remedy(about=about, what=remedy))
+    if not failed and (failures := rank["compile"].get("failures")):
+        about = f"{counted(failures, 'compilation')} failed"
+        others.append(Remedy(about=about, what="See the training's stderr."))
+    return failing, others
+
+
+def _recompiles(recompiled: Sequence[Recompiled], time: Goodput | None) -> Iterator[Remedy]:
+    """Remedies that save a notable time; the list of recompiles has the others."""
+    alike = dict[str, list[Recompiled]]()
+    for item in recompiled:
+        if item.category not in _MOVES and (advice := _advice(item)):
+            alike.setdefault(advice, []).append(item)
+    whole = time.seconds if time else 0.0
+    for advice, those in alike.items():
+        seconds = sum(value.seconds for value in those)
+        if seconds < min(_WORTH_SECONDS, _WORTH_SHARE * whole):
+            continue
+        about = counted(sum(value.count for value in those), "recompile")
+        about += f" ({', '.join(sorted({value.category for value in those}))})"
+        names = dict.fromkeys(place(value.name, value.file, value.line) for value in those)
+        about += f" of {few(texts, _NAMED)}" if (texts := list(filter(None, names))) else ""
+        # each trial of a sweep compiles its model, whatever it does
+        saves = sum(value.seconds for value in those if not _compiles_anyway(value))
+        yield Remedy(about=about, what=advice, saves=saves or None)
+
+
+def _compiles_anyway(recompiled: Recompiled) -> bool:
+    return recompiled.category == NEW_INSTANCE and recompiled.in_a_row < REPEATED_STEPS
+
+
+def _advice(recompiled: Recompiled) -> str | None:
+    """What to do about it. Most of what compiles in the first warm-up has to."""
+    late = recompiled.after_warm or recompiled.in_a_row >= REPEATED_STEPS
+    helps = late or recompiled.last_batch or recompiled.advice in SURE
+    return f"{recompiled.often}." if recompiled.often else recompiled.advice if helps else None
+
+
+def remedy_of(recompiled: Recompiled, do: Sequence[Remedy]) -> int:
+    """The number of its remedy in ``do``, from 1; 0 if it has none."""
+    advice = _advice(recompiled)
+    return next((number for number, remedy in enumerate(do, 1) if remedy.what == advice), 0)
+
+
+def _caches(compiled: Sequence[Priced], what: Provenance, *, first_run: bool) -> Iterator[Remedy]:
+    cold = [name for name, state in what.caches.items() if state == "cold"]
+    missed = sum(priced.seconds or 0.0 for priced in compiled if priced.cache == "miss")
+    if not cold or missed < _WORTH_SECONDS:
+        return
+    about = f"cold compile caches ({', '.join(sorted(cold))})"
+    keep = "their directory from run to run (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR)"
+    if first_run:
+        yield Remedy(
+            about=f"{about}, as in a first run",
+            what=f"Keep {keep}: that saves the next run up to {took(missed)}.",
+        )
+    else:
+        yield Remedy(
+            about=about,
+            what=f"Keep {keep}. The next run shows how much of it a warm cache saves.",
+            saves=missed,
+        )
+
+
+def _data(time: Goodput | None, rank: Mapping[str, Any]) -> Iterator[Remedy]:
+    """The waits for data in clean steps, with the seconds of their share.
+
+    More workers do not help where each one compiles for itself, so what they compiled is a part
+    with a remedy of its own. Workers compile at the same time.
+    """
+    spent = {share.name: share.seconds for share in time.shares} if time else {}
+    waited = spent.get(DATA, 0.0)
+    notable = max(_WORTH_SECONDS, _DATA_SHARE * (waited + spent.get(CLEAN, 0.0)))
+    if waited < notable:
+        return
+    workers = rank.get("compiling_workers")
+    compiled = min(waited, workers["seconds"] / workers["at_once"]) if workers else 0.0
+    rest = waited - compiled
+    if workers and (compiled >= _WORTH_SECONDS or rest < notable):
+        many = counted(workers["processes"], "worker")
+        keep = "Keep the DataLoader and its workers (persistent_workers=True): each new one"
+        yield Remedy(
+            about=f"{DATA}: {many} compiled, {took(workers['seconds'])} in all",
+            what=f"{keep} compiles for itself; or compile in the training process."
+            if workers["processes"] > workers["at_once"]
+            else "Compile in the training process: each worker compiles for itself.",
+            saves=compiled,
+        )
+    if rest >= notable:
+        yield Remedy(
+            about=DATA,
+            what="Give the DataLoader more workers, or let them do less.",
+            saves=rest,
+        )
+
+
+def _tuning(compiled: Sequence[Priced], what: Provenance) -> Iterator[Remedy]:
+    tuned = sum(compilation.phase_seconds.get("autotune", 0.0) for compilation in compiled)
+    if tuned >= _WORTH_SECONDS and any(wrapping.mode in _TUNED for wrapping in what.wrappings):
+        yield Remedy(
+            about="kernels were tuned (max-autotune)",
+            what="`warmwatch compare` with a run in the default mode says whether that pays.",
+            saves=tuned,
+        )
+
+
+def _outside(compiled: Sequence[Priced]) -> Iterator[Remedy]:
+    """Builds of a library of its own, in a compiler that the training started."""
+    builds = [priced for priced in compiled if "outside" in priced.kinds]
+    seconds = sum(build.seconds or 0.0 for build in builds)
+    if seconds >= _WORTH_SECONDS:
+        names = few(
+            list(dict.fromkeys(f"`{build.name}`" for build in builds if build.name)), _NAMED
+        )
+        yield Remedy(
+            about=f"{names or 'compilers'} that the training started, for a build of its own",
+            what="Build it before the training, or keep the library's build directory.",
+            saves=seconds,
+        )
+
+
+def _of_unknown_saving(rank: Mapping[str, Any], what: Provenance) -> Iterator[Remedy]:
+    conditions = _conditions(rank)
+    if (held := conditions.get("fallback")) and held.get("advice"):
+        yield Remedy(about=held["words"], what=held["advice"])
+    for slow in rank["compile"].get("inefficiencies") or ():
+        if slow["kind"] != "flex_attention":  # the condition
+            yield Remedy(about=slow["words"], what=slow["advice"])
+    compile = rank["compile"]
+    for calls, text in _UNDER_A_STANCE.items():
+        if number := compile.get(calls):
+            yield Remedy(about=f"{counted(number, 'call')} {text}", what=_STANCE)
+    by_library = what.wrappings and all(wrapping.library for wrapping in what.wrappings)
+    eager = compile.get("uncompiled_evaluations")
+    if eager and compile.get("graphs") and not by_library:  # a trainer evaluates its own model
+        yield Remedy(
+            about=f"{counted(eager, 'evaluation')} called no compiled function",
+            what="Call the compiled model in evaluations too, not the one passed to torch.compile.",
+        )
+
+
+def _breaks(breaks: Sequence[Break]) -> Iterator[Remedy]:
+    for item in breaks:
+        if item.advice:
+            times = counted(item.count, "graph break")
+            yield Remedy(about=f"{times}: {of_break(item.reason, item.whole)}", what=item.advice)
+
+
+def _conditions(rank: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {condition["condition"]: condition for condition in rank["conditions"]}

@@ -1,0 +1,311 @@
+"""One ``/status`` answer as text: the sentence, one table of ranks, and the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any
+
+from warmwatch.shared.phrases import duration, took
+from warmwatch_monitor.commands.terminal.reasons import reasons
+from warmwatch_monitor.output.amounts import a_step, consecutive, if_known, rates, spans
+from warmwatch_monitor.output.states import STYLES, overview, painted, place, recompiles
+from warmwatch_monitor.status.goals import lives
+
+Rank = dict[str, Any]
+Row = Mapping[str, str]
+Group = tuple[Mapping[str, Any], list[Rank]]
+
+_ALWAYS_APART = 4  # up to this many ranks, each has a row
+_LIKE = 0.1
+_LONGEST_RANGES = 20
+# a warm or eager rank with such a condition is not simply at its real speed
+NOT_AT_SPEED = {"exiting": "exiting", "silent": "no step", "slower": "slower"}
+_NOT_PLAINLY_FINISHED = ("interrupted", "detached")  # their state alone looks finished
+
+
+def rows(runs: Sequence[Mapping[str, Any]], now: float, *, every_rank: bool) -> list[Row]:
+    """One row for each rank or group of equal ranks: living runs first, the worst first."""
+    return [row(run, ranks, now) for run, ranks in groups(runs, every_rank=every_rank)]
+
+
+def groups(runs: Sequence[Mapping[str, Any]], *, every_rank: bool) -> list[Group]:
+    """Which ranks of which run share a row, in the order of :func:`rows`."""
+    ordered = sorted(runs, key=lambda run: (place(run["state"]), run["run"]))
+    return [
+        (run, ranks)
+        for run in ordered
+        for ranks in _rank_groups(run["ranks"], every_rank=every_rank)
+    ]
+
+
+def row(run: Mapping[str, Any], ranks: Sequence[Rank], now: float) -> Row:
+    """The row of ``ranks``, which agree."""
+    return {"run": run["run"], **_cells(ranks, now)}
+
+
+def _rank_groups(ranks: Sequence[Rank], *, every_rank: bool) -> list[list[Rank]]:
+    groups: list[list[Rank]] = []
+    apart = every_rank or len(ranks) <= _ALWAYS_APART
+    for rank in ranks:
+        like = (group for group in groups if not apart and _agree(group[0], rank))
+        group = next(like, None)
+        if group is None:
+            groups.append([rank])
+        else:
+            group.append(rank)
+    return sorted(groups, key=lambda group: (place(group[0]["state"]), group[0]["rank"]))
+
+
+def _agree(values: Rank, other: Rank) -> bool:
+    """Whether two rows would show the same."""
+    return (
+        _exact(values) == _exact(other)
+        and abs(values["steps"] - other["steps"]) <= 1  # records are read one after another
+        and _near(a_step(values), a_step(other), 0.0)
+        and _near(values["compile"]["seconds"], other["compile"]["seconds"], 0.5)
+    )
+
+
+def _exact(rank: Rank) -> tuple[Any, ...]:
+    compile = rank["compile"]
+    return rank["state"], _detail(rank), compile["recompiles"], compile["graph_breaks"]
+
+
+def _near(value: float | None, other: float | None, floor: float) -> bool:
+    if value is None or other is None:
+        return value is other
+    return abs(value - other) <= max(floor, _LIKE * max(value, other))
+
+
+def _cells(ranks: Sequence[Rank], now: float) -> Row:
+    """The cells of ranks that agree; small differences show the rank furthest behind."""
+    first = ranks[0]
+    compile, state = first["compile"], first["state"]
+    since = [rank["since"] for rank in ranks if rank["since"] is not None]
+    lengths = [length for rank in ranks if (length := a_step(rank)) is not None]
+    ages = [age for rank in ranks if (age := rank.get("last_step_age_seconds")) is not None]
+    compiled = max(rank["compile"]["seconds"] for rank in ranks)
+    unseen = any(rank["compile"].get("graphs_before") for rank in ranks)
+    clean = min(rank["clean_steps"] for rank in ranks) if lives(first) else None
+    return {
+        "rank": _ranges([rank["rank"] for rank in ranks]),
+        "state": state,
+        "detail": _detail(first),
+        "since": brief(max(0.0, now - min(since))) if since else "",
+        "steps": str(min(rank["steps"] for rank in ranks)),
+        "clean": if_known(str, clean),
+        "a step": took(max(lengths)) if len(lengths) == len(ranks) else "",
+        "last step": _age(max(ages)) if ages else "",
+        "compiled": _cost(compiled) if compiled else "" if unseen else "none",
+        "recompiles": if_known(str, recompiles(compile)),
+        "breaks": if_known(str, compile["graph_breaks"]),
+        "pid": if_known(str, first["pid"]) if len(ranks) == 1 else "",
+    }
+
+
+def _detail(rank: Rank) -> str:
+    """Its current phase, or what qualifies its state; for an ended rank, its end."""
+    end = rank.get("end")  # not known for a past moment
+    if not end:
+        holds = {value["condition"] for value in rank.get("conditions", ())}
+        instead = next((text for name, text in NOT_AT_SPEED.items() if name in holds), "")
+        return rank["compile"]["phase"] or (instead if rank["state"] in ("warm", "eager") else "")
+    if end["how"] in _NOT_PLAINLY_FINISHED:
+        return str(end["how"])
+    if end.get("out_of_memory"):
+        return "out of memory"
+    if end.get("exception"):
+        return str(end["exception"])
+    if end.get("signal"):
+        return str(end["signal"])
+    return f"exit code {end['exit_code']}" if end.get("exit_code") else ""
+
+
+def _cost(seconds: float) -> str:
+    """As in a report, but of at most seven characters."""
+    return took(seconds) if seconds < 99.95 else brief(seconds)
+
+
+def brief(seconds: float) -> str:
+    """A duration of at most seven characters: ``149 s``, ``119 min``, ``3.2 h``, ``12 d``."""
+    hours = seconds / 3600
+    if hours < 2:
+        return duration(seconds)
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} d"
+
+
+def _age(seconds: float) -> str:
+    """``now``, ``38 s ago``: without milliseconds."""
+    return "now" if seconds < 1 else f"{brief(seconds)} ago"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """``0-3,6``; if that gets long, the range and the count."""
+    text = spans(consecutive(numbers))
+    if len(text) <= _LONGEST_RANGES:
+        return text
+    return f"{numbers[0]}-{numbers[-1]} ({len(numbers)})"
+
+
+Answer = dict[str, Any]
+
+# Each column with its default width, so that a redrawn table does not move. A single run at 80
+# columns shows everything up to the recompiles.
+_USUAL: Mapping[str, int] = {
+    "run": 3,
+    "rank": 4,
+    "state": 11,
+    "detail": 14,
+    "since": 7,
+    "steps": 6,
+    "clean": 5,
+    "a step": 6,
+    "last step": 11,
+    "compiled": 8,
+    "recompiles": 10,
+    "breaks": 6,
+    "pid": 7,
+}
+LEFT = frozenset({"run", "state", "detail"})
+# omitted in this order if the width is too small; the others always stay
+_DISPENSABLE = (
+    "pid",
+    "clean",
+    "breaks",
+    "last step",
+    "recompiles",
+    "compiled",
+    "detail",
+    "since",
+)
+_GAP = "  "
+
+
+def lines(
+    answer: Answer,
+    *,
+    now: float,
+    width: int,
+    wrap: bool,
+    colour: bool,
+    every_rank: bool = False,
+) -> list[str]:
+    """The whole picture. ``wrap``: break the sentences at ``width`` too; the table always does."""
+    text_lines = wrapped(overview(answer), width if wrap else None)
+    for text in answer.get("details", ()):
+        text_lines += wrapped(text, width if wrap else None, indent="  ", hanging="    ")
+    if answer["runs"]:
+        text_lines += table(answer["runs"], now, width, colour=colour, every_rank=every_rank)
+    for text in _worth(answer["runs"]):
+        text_lines += wrapped(text, width if wrap else None)
+    for text, advice in reasons(answer["runs"], remedies=1, now=now):
+        text_lines += wrapped(text, width if wrap else None)
+        text_lines += wrapped(advice, width if wrap else None, indent="    ") if advice else []
+    return text_lines
+
+
+def _worth(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Each run's recent throughput, from its first rank that has it."""
+    for run in runs:
+        generator = (value for rank in run["ranks"] if (value := rank.get("worth")))
+        if worth := next(generator, None):
+            per_second = worth["tokens_per_second"], worth["samples_per_second"]
+            text = rates(
+                *per_second,
+                worth["mfu_ratio"],
+                estimated=worth["estimated"],
+                dtypes=worth.get("dtypes", {}),
+            )
+            if text:
+                yield f"{run['run']}: at this speed {text}"
+
+
+def table(
+    runs: Sequence[Answer], now: float, width: int, *, colour: bool, every_rank: bool = False
+) -> list[str]:
+    """The table's lines; several runs have a column for the name, or a line if it is too long."""
+    cells = rows(runs, now, every_rank=every_rank)
+    several = len(runs) > 1
+    widths = columns(cells, width, several=several)
+    headed = several and _whole(widths) > width
+    if headed:
+        widths = columns(cells, width, several=False)
+    text_lines, run = [header(widths, colour=colour)], None
+    for row in cells:
+        if headed and row["run"] != run:
+            run = row["run"]
+            text_lines.append(run)
+        text_lines.append(line(row, widths, colour=colour))
+    return text_lines
+
+
+def columns(cells: Sequence[Row], width: int, *, several: bool) -> dict[str, int]:
+    widths = {
+        name: max(usual, *(cell_width(row[name]) for row in cells))
+        for name, usual in _USUAL.items()
+        if several or name != "run"
+    }
+    return fitting(widths, width, _DISPENSABLE)
+
+
+def fitting(widths: dict[str, int], width: int, dispensable: Sequence[str]) -> dict[str, int]:
+    """``widths`` without columns that do not fit ``width``; omitted in the order of the last."""
+    for name in dispensable:
+        if _whole(widths) <= width:
+            break
+        widths.pop(name, None)
+    return widths
+
+
+def _whole(widths: Mapping[str, int]) -> int:
+    return sum(wide + len(_GAP) for wide in widths.values()) - len(_GAP)
+
+
+def cell_width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    import unicodedata  # rarely needed
+
+    wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
+    return len(text) + wide - sum(unicodedata.combining(sign) != 0 for sign in text)
+
+
+def header(widths: Mapping[str, int], left: Set[str] = LEFT, *, colour: bool) -> str:
+    """The names of the columns; those in ``left`` are aligned to the left."""
+    names = line({name: name for name in widths}, widths, left)
+    return painted(names, "dim") if colour else names
+
+
+def line(
+    row: Mapping[str, str],
+    widths: Mapping[str, int],
+    left: Set[str] = LEFT,
+    *,
+    colour: bool = False,
+) -> str:
+    """The cells of ``row`` in columns; ``colour``: of its state."""
+    parts = []
+    for name, width in widths.items():
+        text = row[name]
+        space = " " * (width - cell_width(text))
+        if colour and name == "state":
+            text = painted(text, STYLES.get(text.rstrip("?"), ""))
+        parts.append(text + space if name in left else space + text)
+    return _GAP.join(parts).rstrip()
+
+
+def wrapped(
+    text: str, width: int | None, indent: str = "", hanging: str | None = None
+) -> list[str]:
+    """``text`` in lines of ``width``, if there is a width. ``hanging``: of all but the first."""
+    if width is None:
+        return [indent + text]
+    import textwrap  # a pipe has no width
+
+    return textwrap.wrap(
+        *(text, max(width, 20)),
+        initial_indent=indent,
+        subsequent_indent=hanging or indent or "  ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    ) or [""]

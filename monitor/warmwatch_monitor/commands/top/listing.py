@@ -1,0 +1,94 @@
+"""The list of runs and ranks: rows, order and widths. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from warmwatch_monitor.commands.terminal.table import Group, Row, columns, groups, row
+from warmwatch_monitor.output.amounts import a_step
+from warmwatch_monitor.output.states import place
+
+Answer = Mapping[str, Any]
+Key = tuple[str, int]  # the run, and the first rank of the row
+
+
+class Entry(NamedTuple):
+    """One row: ranks of a run with equal cells."""
+
+    key: Key
+    run: Mapping[str, Any]
+    ranks: Sequence[Mapping[str, Any]]
+    cells: Row
+
+
+class Listing(NamedTuple):
+    """The rows, and the columns that fit with their widths."""
+
+    entries: list[Entry]
+    widths: dict[str, int]
+
+
+def _since(group: Group) -> float:
+    values = [rank["since"] for rank in group[1] if rank["since"] is not None]
+    return min(values, default=float("inf"))
+
+
+def _most(figure: Callable[[Mapping[str, Any]], float | None]) -> Callable[[Group], float]:
+    return lambda group: -max(figure(rank) or 0.0 for rank in group[1])
+
+
+# sort keys of the rows; ties are sorted by state, run, rank
+ORDERS: Mapping[str, Callable[[Group], Any]] = {
+    "state": lambda group: place(group[1][0]["state"]),
+    "run": lambda group: group[0]["run"],
+    "longest": _since,
+    "slowest": _most(a_step),
+    "compiled": _most(lambda rank: rank["compile"]["seconds"]),
+    "recompiles": _most(lambda rank: rank["compile"]["recompiles"]),
+    "steps": lambda group: min(rank["steps"] for rank in group[1]),
+}
+
+
+def listing(
+    answer: Answer,
+    now: float,
+    width: int,
+    *,
+    order: str = "state",
+    turned: bool = False,
+    needle: str = "",
+    every_rank: bool = False,
+) -> Listing:
+    """The rows of ``answer`` that contain ``needle`` in run name, state, phase or host."""
+    chosen = [
+        group
+        for group in groups(answer["runs"], every_rank=every_rank)
+        if _holds(group, needle.casefold())
+    ]
+    chosen.sort(key=lambda group: (group[0]["run"], group[1][0]["rank"]))
+    chosen.sort(key=lambda group: place(group[1][0]["state"]))
+    chosen.sort(key=ORDERS[order], reverse=turned)
+    entries = [
+        Entry((run["run"], ranks[0]["rank"]), run, ranks, row(run, ranks, now))
+        for run, ranks in chosen
+    ]
+    several = len(answer["runs"]) > 1
+    widths = columns([entry.cells for entry in entries], width, several=several) if entries else {}
+    return Listing(entries, widths)
+
+
+def at(entries: Sequence[Entry], key: Key | None) -> int:
+    """The position of the row of ``key``; the first row if that row is gone."""
+    for place_of, entry in enumerate(entries):
+        ranks = {rank["rank"] for rank in entry.ranks}
+        if key is not None and entry.key[0] == key[0] and key[1] in ranks:
+            return place_of
+    return 0
+
+
+def _holds(group: Group, needle: str) -> bool:
+    run, ranks = group
+    first = ranks[0]
+    parts = (run["run"], first["state"], first["compile"]["phase"] or "", first["host"] or "")
+    return not needle or any(needle in word.casefold() for word in parts)

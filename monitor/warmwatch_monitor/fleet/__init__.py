@@ -1,8 +1,0 @@
-"""Runs on many hosts: a Prometheus server's samples as a Snapshot.
-
-A change begins in ``figures.py``.
-"""
-
-from warmwatch_monitor.fleet.assembly import assemble
-
-__all__ = ["assemble"]

@@ -1,0 +1,176 @@
+"""Which other runs a comparison uses: starts of the same programs, and runs beside them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from support import builders as b
+from support import reported as a
+from support.values import replace
+from warmwatch_monitor.base.settings import load_history_settings
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.model.run_summary import RunSummary
+
+
+def start(at: int, step: float = 0.036, **rest: Any) -> RunSummary:
+    """A start of one run, with a step of this length."""
+    answers = {"step_seconds.typical": step}
+    view = b.view(b.ended("finished"), alive=False)
+    known = a.run_summary(view, answers={**answers, **rest.pop("answers", {})})
+    return replace(known, **{"id": f"start{at}", "began": known.began - 1000 * at, **rest})
+
+
+def of(run: RunSummary, **what: Any) -> RunSummary:
+    return replace(run, what=replace(run.what, **what))
+
+
+@pytest.fixture
+def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    environ = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
+    environ["WARMWATCH_STATE_DAYS"] = "36500"
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    return Store(load_history_settings(environ))
+
+
+def compared(*names: str) -> str:
+    done = CliRunner().invoke(cli, ["compare", *names], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def verdicts(*names: str) -> dict[str, tuple[str, float]]:
+    """By the names of a pair, the verdict and the ratio, without its rounding."""
+    made = json.loads(compared(*names, "--json"))
+    return {
+        f"{one['run']}, {one['against']}": (
+            one["difference"]["verdict"],
+            round(one["difference"]["ratio"], 9),
+        )
+        for one in made["break_even"]
+    }
+
+
+def test_other_starts_of_a_compared_run_are_samples_of_its_program(history: Store) -> None:
+    """20 % within what three runs of one program differ by: no difference."""
+    others = [start(8, 0.031, run="other"), start(9, 0.030, run="other")]
+    history.save([start(0), start(1, 0.040), start(2, 0.044), *others])
+    shown = " ".join(compared("start0", "start8").split())
+    assert "gpt2: 36 ms in start0, 40 ms in start1, 44 ms in start2" in shown
+    assert "its steps are 1.31 times faster, which is within the noise between runs." in shown
+    assert "mean of its runs 39.9 ms, 3 runs 30.5 ms, 2 runs" in shown
+    assert "break-even at step" not in shown
+
+
+def test_the_verdict_on_a_pair_does_not_depend_on_other_arguments(history: Store) -> None:
+    """Nor on which start of a program is named."""
+    mine = [start(at, 0.036 + 1e-4 * at) for at in (0, 2, 4)]
+    theirs = [start(at, 0.030 + 1e-4 * at, run="other") for at in (1, 3, 5)]
+    third = [start(at, 0.020 * at, run="third") for at in (6, 7)]
+    history.save([*mine, *theirs, *third])
+    alone = verdicts("start0", "start1")
+    assert alone["other, gpt2"] == ("faster", pytest.approx(1.19, abs=0.01))
+    beside = verdicts("start0", "start7", "start1", "start6")
+    assert beside["other, gpt2"] == alone["other, gpt2"]
+    assert verdicts("start4", "start3")["other, gpt2"] == alone["other, gpt2"]
+    starts = verdicts("start0", "start1", "start2", "start4")
+    assert starts["other, gpt2 (start0)"] == alone["other, gpt2"]
+    assert starts["gpt2 (start4), gpt2 (start0)"] == (
+        "same_program",
+        pytest.approx(0.0360 / 0.0364),
+    )
+
+
+def test_another_run_on_its_host_at_the_same_time_has_a_warning(history: Store) -> None:
+    mine = of(start(0), gpus=())
+    assert mine.ended is not None
+    took = mine.ended - mine.began
+    beside = start(1, run="beside", began=mine.began + 0.75 * took)
+    before = of(start(2, run="before", began=mine.began - took, ended=mine.began), gpus=())
+    elsewhere = start(3, run="elsewhere", host="node2", began=mine.began)
+    history.save([mine, beside, before, elsewhere])
+    shown = " ".join(compared("start0", "before").split())
+    words = "beside ran on the same host for 25 % of the time of gpt2, which may slow it"
+    assert f"Note: {words}." in shown
+    assert shown.count("ran on the same host") == 1
+    assert "gpt2: 36 ms in start0 (beside on its host)" in shown
+    assert "were slowed (see the runs of each program): measure again" in shown
+    (found, _) = json.loads(compared("start0", "before", "--json"))["sides"]
+    (neighbour,) = found["neighbours"]
+    assert neighbour == {"id": "start1", "run": "beside", "share": pytest.approx(0.25)}
+    history.save([start(4, host=None), start(5, run="unknown", host=None, began=start(4).began)])
+    assert "on the same host" not in compared("start4", "before")
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        (
+            {"limited_by": {"verdict": "shared", "contended": "cpu", "share": 0.4}},
+            "CPU contention",
+        ),
+        ({"slower_periods": [a.SLOWER]}, "a slower period"),
+    ],
+)
+def test_a_run_that_other_work_slowed_is_no_sample(
+    history: Store, answers: dict[str, Any], why: str
+) -> None:
+    """Its program twice without that is: the slow one would make it 1.3 times slower."""
+    slow = start(0, 0.047, answers=answers)
+    others = [start(at, 0.036, run="other") for at in (2, 4)]
+    history.save([slow, *others])
+    assert verdicts("start0", "start2")["other, gpt2"][0] == "disturbed"
+    history.save([start(1, 0.036), start(3, 0.0361)])
+    assert verdicts("start0", "start2")["other, gpt2"][0] == "within_noise"
+    assert f"47 ms in start0 ({why}), 36 ms in start1" in compared("start0", "start2")
+
+
+def test_a_start_with_few_clean_steps_is_no_sample(history: Store) -> None:
+    short = start(1, 0.05, answers={"step_seconds.clean_count": 9})
+    history.save([start(0), short, start(3, 0.030, run="third")])
+    assert verdicts("start0", "start3")["third, gpt2"][0] == "once"
+
+
+def test_runs_that_were_not_repeated_show_a_ratio_and_no_verdict(history: Store) -> None:
+    history.save([start(0), start(1, 0.018, run="other")])
+    shown = " ".join(compared("start0", "other").split())
+    assert (
+        "other against gpt2: costs as much; its steps are 2 times faster, not known whether that "
+        "is more than noise: run each twice or more, in turn."
+    ) in shown
+    assert "Runs of each program" not in shown
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        start(1, 0.040, host="node2"),
+        start(1, 0.040, owner="alice", run="gpt2@alice"),
+        of(start(1, 0.040), torch="2.1"),
+        of(start(1, 0.040), samples_per_step=64),
+        of(start(1, 0.040), wrappings=(a.H100.wrappings[0],), commit="beef"),
+        start(1, 0.040, answers={"worth": {"flops_per_step": 5.0}}),
+        start(1, 0.040, answers={"compile.seconds": 0.0, "compile.graphs": 0}),
+    ],
+)
+def test_another_program_host_mode_or_batch_is_no_other_start(
+    history: Store, other: RunSummary
+) -> None:
+    mine = of(start(0), samples_per_step=32, commit="cafe")
+    worth = {**mine.ranks[0].answer, "worth": {"flops_per_step": 4.0}}
+    mine = replace(mine, ranks=(replace(mine.ranks[0], answer=worth),))
+    history.save([mine, other, start(9, 0.030, run="third")])
+    assert "Runs of each program" not in compared("start0", "third")
+
+
+def test_two_compared_starts_are_runs_of_one_program(history: Store) -> None:
+    history.save([start(0), start(1, 0.018)])
+    shown = " ".join(compared("start0", "start1").split())
+    assert "and gpt2 (start0) ran the same program, as far as recorded, so" in shown
+    assert "break-even at step" not in shown

@@ -1,0 +1,106 @@
+"""The finding of ``warmwatch doctor -- CMD``: the time of guard checks, or why it is unknown."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from support.stored_runs import rank, run_summary
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.doctor import guard_checks
+from warmwatch_monitor.commands.doctor.checks import Mark
+from warmwatch_monitor.commands.doctor.guard_checks import finding
+from warmwatch_monitor.commands.modes.table import Tried
+
+UNKNOWN = "the time of guard checks is unknown: "
+
+
+def found(**known: Any) -> tuple[Mark, str]:
+    """For steps of 36 ms and a function ``forward`` with the number 0."""
+    usual = {"mode": "", "summary": run_summary(ranks=(rank(),)), "guard_rank": 0}
+    one = finding(Tried(**{**usual, **known}))
+    return one.mark, one.what
+
+
+@pytest.mark.parametrize(
+    ("frames", "where"),
+    [({"0": 0.003, "1": 0.0006}, "forward (model.py:31)"), ({"7": 0.003}, "frame 7")],
+)
+def test_above_one_percent_of_a_step_the_most_expensive_function_is_named(
+    frames: dict[str, float], where: str
+) -> None:
+    expected = f"guard checks take 3.6 ms of each step (10 %), 3 ms of it in {where}"
+    assert found(guard_seconds=0.0036, guard_frames=frames) == (Mark.NOTE, expected)
+
+
+def test_below_one_percent_of_a_step_guard_checks_are_fine() -> None:
+    expected = "guard checks take 0.036 ms of each step (0.1 %)"
+    assert found(guard_seconds=36e-6, guard_frames={"0": 36e-6}) == (Mark.FINE, expected)
+
+
+def test_the_share_is_of_the_step_of_the_measured_rank() -> None:
+    slower = rank(rank=1, answer={"step_seconds": {"median": 0.36}})
+    both = run_summary(ranks=(rank(), slower))
+    expected = "guard checks take 0.18 ms of each step (0.5 %)"
+    assert found(summary=both, guard_seconds=18e-5) == (Mark.FINE, expected)
+    expected = "guard checks take 0.18 ms of each step (0.05 %)"
+    assert found(summary=both, guard_seconds=18e-5, guard_rank=1) == (Mark.FINE, expected)
+
+
+def test_an_empty_command_is_not_found() -> None:
+    done = CliRunner().invoke(cli, ["doctor", "--", ""])
+    assert (done.exit_code, done.stdout) == (127, "")
+    assert "the command '': not found" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        ({"ended_by": "interrupted"}, "interrupted"),
+        ({"ended_by": "itself", "summary": None}, "the training ended before they were measured"),
+        (
+            {"ended_by": "itself", "summary": None, "code": 3},
+            "the training ended with exit code 3 before they were measured",
+        ),
+        (
+            {"ended_by": "steady", "summary": run_summary(ranks=(rank(compiled=()),))},
+            "nothing was compiled",
+        ),
+        (
+            {
+                "ended_by": "steady",
+                "summary": run_summary(ranks=(rank(compiled=()),)),
+                "guard_seconds": 0.0,
+            },
+            "nothing was compiled",
+        ),
+        (
+            {"ended_by": "steady", "guard_seconds": 0.0},
+            "no compiled code ran while they were measured",
+        ),
+        (
+            {"ended_by": "steady"},
+            "no scalar was passed to backward(), or the training uses a profiler",
+        ),
+    ],
+)
+def test_an_unknown_time_has_its_cause(known: dict[str, Any], why: str) -> None:
+    assert found(**known) == (Mark.NOTE, UNKNOWN + why)
+
+
+def test_json_is_printed_even_if_a_signal_interrupts_the_measurement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> Tried:
+        signal.raise_signal(signal.SIGINT)
+        return Tried(mode="", ended_by="interrupted")
+
+    monkeypatch.setattr(guard_checks, "attempt", interrupted)
+    done = CliRunner().invoke(cli, ["doctor", "--json", "--", "true"])
+    assert done.exit_code == 130
+    (only,) = json.loads(done.stdout)["findings"]
+    assert only["what"] == f"{UNKNOWN}interrupted"

@@ -1,0 +1,1079 @@
+"""A report: every second in one place, the unknown absent, each kind of run in good words."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support import builders as b
+from support import reported as a
+from support.builders import EPOCH
+from support.values import replace
+from warmwatch.shared.advice import ADVICE
+from warmwatch.shared.reasons import plain
+from warmwatch_monitor.commands.report import goodput
+from warmwatch_monitor.commands.report.assembly import report
+from warmwatch_monitor.commands.report.brief import SIGNS, brief
+from warmwatch_monitor.commands.report.charts import icicle
+from warmwatch_monitor.commands.report.command import cleaned, picture
+from warmwatch_monitor.commands.report.compilations import priced
+from warmwatch_monitor.commands.report.goodput import LATER
+from warmwatch_monitor.commands.report.html import html
+from warmwatch_monitor.commands.report.parts import Break, Remedy, Report
+from warmwatch_monitor.commands.report.wording import cost, facts, page, short, steady
+from warmwatch_monitor.commands.report.wording_compilations import again as section_of_recompiles
+from warmwatch_monitor.commands.report.wording_compilations import broken as section_of_breaks
+from warmwatch_monitor.figures.rank import Place
+from warmwatch_monitor.model import PHASES
+from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.output.console import as_json, draw
+from warmwatch_monitor.output.document import markdown
+from warmwatch_monitor.output.lines import printed
+from warmwatch_monitor.status.words.requested import remedy_of_calls
+
+SECONDS = st.floats(0, 400)
+HOSTILE = "<img src=x onerror=alert(1)> | `x` [a](http://b) \x1b[31m\u202e"
+
+
+def text(account: RunSummary, price: float | None = None) -> str:
+    made = cleaned(report(account, price))
+    return picture(page(made), made)
+
+
+def shares(made: Report) -> dict[str, float]:
+    assert made.goodput is not None
+    return {one.name: one.seconds for one in made.goodput.shares}
+
+
+def test_a_compilation_is_priced_with_its_backward() -> None:
+    first, again = priced(a.TWICE)
+    assert (first.seconds, first.kinds) == (100.0, ("forward", "backward"))
+    assert first.phase_seconds["inductor"] == 78.0
+    assert (again.seconds, again.category) == (14.0, "shape")
+
+
+def test_an_id_that_comes_again_after_a_reset_is_another_compilation() -> None:
+    assert [one.seconds for one in priced((*a.FIRST, *a.FIRST))] == [100.0, 100.0]
+
+
+def test_every_second_of_the_run_is_in_one_share() -> None:
+    made = report(a.finished())
+    found = shares(made)
+    assert made.goodput is not None
+    assert sum(found.values()) == pytest.approx(made.goodput.seconds) == pytest.approx(288)
+    assert sum(one.ratio for one in made.goodput.shares) == pytest.approx(1)
+    assert found["clean steps"] == pytest.approx(3590 * 0.036 + 11 * 0.04)
+    assert found[LATER] == 14.0
+    assert found["warm-up"] == pytest.approx(120.0)
+
+
+def test_the_time_before_the_first_step_is_a_share() -> None:
+    """Imports, building a model: of an eager run by its first step, else by its warm-up."""
+    attached = EPOCH - 300
+    answers = {"attached_at": attached, "step_seconds.first_at": attached + 121}
+    made = report(a.eager(answers={**answers, "step_seconds.first": 1.0}))
+    assert shares(made)["before the first step"] == pytest.approx(120)
+    warmup = {"ended_at": attached + 150, "seconds": 100.0, "steps": 1}
+    answers = {"warmup.first": warmup, "compile.seconds": 90.0, "step_seconds.clean_seconds": 60.0}
+    made = report(a.finished(answers={"attached_at": attached, **answers}))
+    assert shares(made)["before the first step"] == pytest.approx(50)
+
+
+def test_the_time_before_a_warm_up_without_an_end_is_a_share() -> None:
+    """It failed, or the first step is still in progress."""
+    (first, *_) = priced(a.FIRST)
+    unknown = {"warmup.first": None, "step_seconds.first_at": None, "step_seconds.first": None}
+    answers = {**unknown, "attached_at": first.began - 50, "step_seconds.clean_seconds": 0.0}
+    made = report(a.finished(compiled=a.FIRST, answers=answers))
+    assert shares(made)["before the first step"] == pytest.approx(50)
+    answers |= {"state": "compiling", "since": first.began, "compile.seconds": 7.0}
+    made = report(a.finished(compiled=(), answers=answers))
+    assert shares(made)["before the first step"] == pytest.approx(50)
+
+
+def test_the_time_before_a_first_compilation_that_the_end_cut_off_is_a_share() -> None:
+    """Killed in its first compilation: PyTorch has no record of it, and nobody saw its death."""
+    plain = a.finished(compiled=())
+    (rank,) = plain.ranks
+    answers = {
+        "state": "lost",
+        "attached_at": rank.answer["since"] - 30.0,
+        "since": None,
+        "end": {"how": "lost", "compiling_since": rank.answer["since"] - 20.0},
+        "warmup.first": None,
+        "step_seconds.first_at": None,
+        "step_seconds.clean_seconds": 0.0,
+        "compile.seconds": 20.0,
+    }
+    made = replace(a.finished(compiled=(), answers=answers), seen=rank.answer["since"])
+    found = shares(report(made))
+    assert found["before the first step"] == pytest.approx(10.0)
+    assert found["unaccounted"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_compile_time_within_an_evaluation_is_counted_once() -> None:
+    twice = tuple(replace(one, evaluating=one.category is not None) for one in a.TWICE)
+    answers = {"pauses.evaluation_seconds": 20.0}
+    found = shares(report(a.finished(compiled=twice, answers=answers)))
+    assert (found[LATER], found["evaluation"]) == (14.0, pytest.approx(6.0))
+    words = " ".join(text(a.finished(compiled=twice, answers=answers)).split())
+    assert "Evaluations: 20 s; 14 s of it counts as compiling." in words  # as other views have it
+    found = shares(report(a.finished(compiled=a.TWICE, answers=answers)))
+    assert (found[LATER], found["evaluation"]) == (14.0, pytest.approx(20.0))
+
+
+def test_an_evaluation_within_the_warm_up_is_counted_once() -> None:
+    answers = {"pauses.evaluation_seconds": 20.0, "step_seconds.clean_seconds": 60.0}
+    before, whole = shares(report(a.finished(answers=answers))), a.finished(answers=answers)
+    answers |= {"pauses.warmup_seconds": 4.0, "pauses.before_seconds": 1.0}
+    within = a.finished(answers=answers)
+    found = shares(report(within))
+    assert found["evaluation"] == before["evaluation"] == 20.0
+    assert found["warm-up"] == pytest.approx(before["warm-up"] - 4.0)
+    assert found["before the first step"] == pytest.approx(before["before the first step"] - 1.0)
+    assert found["unaccounted"] == pytest.approx(before["unaccounted"] + 5.0)
+    words = "Warm-up: 120 s by the clock; 4 s of it counts as evaluation or saving."
+    assert words in " ".join(text(within).split())
+    assert "by the clock" not in text(whole)
+
+
+@given(save=SECONDS, evaluate=SECONDS, data=SECONDS, compile=SECONDS, clean=SECONDS, long=SECONDS)
+@settings(max_examples=200, deadline=None)
+def test_shares_add_up_and_none_is_negative_for_any_record(
+    save: float, evaluate: float, data: float, compile: float, clean: float, long: float
+) -> None:
+    answers = {
+        "pauses.checkpoint_seconds": save,
+        "pauses.evaluation_seconds": evaluate,
+        "pauses.data_seconds": data,
+        "compile.seconds": compile,
+        "step_seconds.clean_seconds": clean,
+        "long_steps": [
+            {
+                **dict.fromkeys(("checkpoint_seconds", "evaluation_seconds", "data_seconds"), 0.0),
+                "seconds": long,
+                "usual_seconds": 0.036,
+                "evaluation": False,
+            }
+        ],
+    }
+    found = shares(report(a.finished(answers=answers)))
+    assert sum(found.values()) == pytest.approx(288)
+    assert min(found.values()) >= 0
+
+
+def test_a_step_has_its_share_of_what_came_between() -> None:
+    """The run ends 228 s after its warm-up, and after 114 further steps."""
+    summary = a.finished()
+    (rank,) = summary.ranks
+    first = {**rank.answer["warmup"]["first"], "ended_at": rank.answer["attached_at"] + 60}
+    answer = {**rank.answer, "steps": 115, "warmup": {**rank.answer["warmup"], "first": first}}
+    made = report(replace(summary, ranks=(replace(rank, answer=answer),)))
+    assert made.whole_step_seconds == pytest.approx(2.0)
+    shown = " ".join(picture(page(made), made).split())
+    assert "since the warm-up: 2 s a step, 1,800 steps an hour" in shown
+    as_long_as_clean = replace(made, whole_step_seconds=made.steady.seconds)
+    assert "an hour" not in picture(page(as_long_as_clean), as_long_as_clean)
+    early = {**answer["step_seconds"], "first_at": first["ended_at"] - first["seconds"] - 2.0}
+    eager = replace(rank, answer={**answer, "step_seconds": early})  # the warm-up lacks these steps
+    assert report(replace(summary, ranks=(eager,))).whole_step_seconds is None
+
+
+def test_the_cost_of_a_warm_up_is_its_length() -> None:
+    """Records that are left out, or that PyTorch does not make, are in all compiling."""
+    length, recorded = report(a.finished()).warmup_seconds, 14.0
+    assert length is not None
+    made = report(a.finished(answers={"compile.seconds": length + recorded + 2.0}))
+    warmup, again, whole = made.costs
+    assert warmup.seconds == made.warmup_seconds == pytest.approx(shares(made)["warm-up"])
+    assert again.seconds == pytest.approx(shares(made)[LATER])
+    assert warmup.seconds + again.seconds == pytest.approx(whole.seconds)
+
+
+def test_recompiles_have_one_cost_in_a_report() -> None:
+    """PyTorch's records lack the time around them, which is in all compiling."""
+    length, recorded = report(a.finished()).warmup_seconds, 14.0
+    assert length is not None
+    made = report(a.finished(answers={"compile.seconds": length + recorded + 0.2}))
+    warmup, again, _ = made.costs
+    assert again.seconds == shares(made)[LATER] == recorded
+    assert sum(one.seconds for one in made.recompiled if one.after_warm) == recorded
+    assert warmup.seconds == length == pytest.approx(shares(made)["warm-up"])
+    section = cost(made)
+    assert section is not None
+    assert section.table is not None
+    rows = [row[0] for row in section.table.rows]
+    assert rows[1:] == ["compiling after the warm-up", "all compiling"], "not all recompile"
+
+
+def test_an_unexplained_long_step_is_a_gap_and_not_a_stall() -> None:
+    """It may be an evaluation in a ``no_grad`` loop without ``eval()``, which nothing reports."""
+    long = dict.fromkeys(("checkpoint_seconds", "evaluation_seconds", "data_seconds"), 0.0)
+    long |= {"seconds": 20.0, "usual_seconds": 0.0, "evaluation": False}
+    answers = {"long_steps": [long], "step_seconds.clean_seconds": 100.0}
+    found = shares(report(a.finished(answers=answers)))
+    assert (found["unexplained gaps"], found["stalls"]) == (20.0, 0.0)
+    stalled = {"state": "stalled", "since": EPOCH - 30, "step_seconds.clean_seconds": 100.0}
+    found = shares(report(a.warm(answers=stalled, state="stalled")))
+    assert (found["unexplained gaps"], found["stalls"]) == (0.0, pytest.approx(30))
+
+
+def test_recompiles_of_one_cause_are_one_item_with_cost_and_remedy() -> None:
+    later = [
+        replace(one, id=f"0/{at}", ended=one.ended + 5 * at, step=1200 + at)
+        for at in (2, 3)
+        for one in (a.AGAIN, a.AGAIN_BACK)
+    ]
+    (group,) = report(a.finished(compiled=(*a.TWICE, *later))).recompiled
+    assert (group.count, group.seconds, group.after_warm) == (3, 42.0, 3)
+    assert group.reasons == (plain(a.AGAIN.reason, "shape"),)
+    assert group.advice
+    assert ADVICE["shape"] in group.advice
+
+
+def test_a_call_at_the_recompile_limit_compiled_nothing() -> None:
+    """PyTorch has a record for it, which has no lookup in a cache."""
+    refused = replace(a.AGAIN, id="0/2", ended=a.AGAIN.ended + 5, cache=None, at_limit=True)
+    counts = {"compile.compilations": 4, "compile.graphs": 2}
+    account = a.finished(compiled=(*a.TWICE, refused), answers=counts)
+    made = report(account)
+    (group,) = made.recompiled
+    assert (group.count, group.at_limit) == (1, 1)
+    words = " ".join(text(account).split())
+    both = "4 compilations, 2 forward and 2 backward; the recompile limit refused 1 more"
+    assert both in words
+    assert ", 1 more refused at the recompile limit)" in words
+    assert "recompile limit" not in " ".join(text(a.finished(compiled=a.TWICE)).split())
+    only = replace(refused, category="dtype", reason="0/0: tensor 'x' dtype mismatch")
+    words = text(a.finished(compiled=(*a.TWICE, only), answers=counts))
+    assert ": 1 refused at the recompile limit, 10 s (dtype" in " ".join(words.split())
+
+
+def test_recompiles_with_the_same_remedy_have_one_remedy() -> None:
+    apart = replace(a.AGAIN, id="0/2", ended=a.AGAIN.ended + 5, step=1202, evaluating=True)
+    made = report(a.finished(compiled=(*a.TWICE, apart)))
+    groups = made.recompiled
+    assert len(groups) == 2
+    (one,) = [one for one in made.do if "recompile" in one.about]
+    assert one.about.startswith("2 recompiles (shape) of `forward`")
+    assert one.saves == sum(group.seconds for group in groups)
+    section = section_of_recompiles(made)
+    assert section is not None
+    assert {item.remedy for item in section.items} == {made.do.index(one) + 1}
+
+
+def test_recompiles_of_one_category_have_an_item_for_each_remedy() -> None:
+    layout = "0/0: tensor 'tokens' stride mismatch at index 0. expected 128, actual 1"
+    later = replace(a.AGAIN, id="0/2", ended=a.AGAIN.ended + 5, step=1202, reason=layout)
+    made = report(a.finished(compiled=(*a.TWICE, later)))
+    assert [(one.category, one.count) for one in made.recompiled] == [("shape", 1), ("shape", 1)]
+    size, stride = (one.advice or "" for one in made.recompiled)
+    assert ADVICE["shape"] in size
+    assert "layout" in stride
+    drawn = icicle(made, {})
+    assert drawn is not None
+    assert sorted(set(re.findall(r'"#(recompiles-\d)"', drawn))) == ["recompiles-1", "recompiles-2"]
+
+
+def test_labels_of_recompiles_that_do_not_fit_show_their_ends() -> None:
+    """The sizes, not "batch size (dim 0 of" in every bar."""
+    drawn = icicle(report(a.finished(compiled=a.TWICE)), {})
+    assert drawn is not None
+    (label,) = re.findall(r'class="i-again-text"[^>]*>([^<]*)<', drawn)
+    reason = (plain(a.AGAIN.reason, "shape") or "").replace("`", "")
+    assert label.startswith("…")
+    assert reason.endswith(label.removeprefix("…"))
+
+
+def test_a_recompile_of_the_warm_up_has_no_remedy_but_says_what_follows() -> None:
+    early = [replace(one, ended=one.ended - 1200, step=2) for one in (a.AGAIN, a.AGAIN_BACK)]
+    account = a.finished(compiled=(*a.FIRST, *early))
+    (group,) = (made := report(account)).recompiled
+    assert group.after_warm == 0
+    section = section_of_recompiles(made)
+    assert section is not None
+    (item,) = section.items
+    assert item.more[-1] == group.advice
+    assert "other sizes usually need no recompile" in item.more[-1]
+    assert (item.remedy, [one for one in made.do if "recompile" in one.about]) == (0, [])
+
+
+def test_the_last_batch_of_an_epoch_has_its_remedy_in_the_warm_up_too() -> None:
+    """The next run has it again."""
+    early = [replace(one, ended=one.ended - 1200, step=2) for one in (a.AGAIN, a.AGAIN_BACK)]
+    early[0] = replace(early[0], last_batch=(44, 64))
+    made = report(a.finished(compiled=(*a.FIRST, *early)))
+    (remedy,) = [one for one in made.do if "recompile" in one.about]
+    assert remedy.what.startswith("The last batch of an epoch had 44 of 64: pass drop_last=True")
+    assert remedy.saves == made.recompiled[0].seconds
+
+
+def test_what_surely_avoids_a_recompile_is_a_remedy_in_the_warm_up_too() -> None:
+    early = [replace(one, ended=one.ended - 1200, step=2) for one in (a.AGAIN, a.AGAIN_BACK)]
+    betas = "0/0: self.param_groups[0]['betas'][0] == 0.95"
+    early[0] = replace(early[0], category="python_value", reason=betas)
+    made = report(a.finished(compiled=(*a.FIRST, *early)))
+    (remedy,) = [one for one in made.do if "recompile" in one.about]
+    assert "cycle_momentum=False" in remedy.what
+    assert remedy.saves == made.recompiled[0].seconds
+
+
+@pytest.mark.parametrize("in_a_row", [1, 3])
+def test_a_model_that_is_made_anew_saves_time_only_if_each_step_makes_it(in_a_row: int) -> None:
+    """Each trial of a sweep compiles its model, with torch._dynamo.reset() too."""
+    new = replace(a.AGAIN, category="new_instance", anew=True, in_a_row=in_a_row)
+    made = report(a.finished(compiled=(*a.FIRST, new, a.AGAIN_BACK)))
+    (remedy,) = [one for one in made.do if "recompile" in one.about]
+    assert "torch._dynamo.reset() between trials" in remedy.what
+    assert (remedy.saves is not None) is (in_a_row == 3)
+
+
+def test_lists_that_are_cut_say_how_many_are_left_out() -> None:
+    made = report(a.finished(compiled=a.TWICE))
+    (group,) = made.recompiled
+    callers = tuple(f"train.py:{line}" for line in range(5))
+    breaks = tuple(Break(reason=f"call to f{n}", count=2) for n in range(13))
+    todo = tuple(Remedy(about=f"cause {n}", what="Do it.") for n in range(5))
+    group = replace(group, callers=callers)
+    made = replace(made, recompiled=(group,), graph_breaks=26, breaks=breaks, do=todo)
+    recompiles, broken = section_of_recompiles(made), section_of_breaks(made)
+    assert recompiles is not None
+    assert broken is not None
+    assert "train.py:2 and 2 more" in recompiles.items[0].words
+    assert broken.items[-1].words == "3 other reasons, 6 times"
+    last = printed(brief(made, 100, made.run), width=100, colour=False).splitlines()[-1]
+    assert last.startswith("All of it (2 more to do): warmwatch report ")
+
+
+@pytest.mark.parametrize(("median", "shown"), [(3.94, False), (3.85, True)])
+def test_a_median_is_shown_if_it_differs_from_the_mean_by_more_than_a_bin(
+    median: float, shown: bool
+) -> None:
+    """Of steps that all took 4.01 s a bin has the median at 3.94 s, which none of them took."""
+    answers = {
+        "step_seconds.typical": 4.01,
+        "step_seconds.median": median,
+        "step_seconds.clean_count": 14,
+    }
+    line = steady(report(a.finished(answers=answers)))
+    assert line.startswith("4.01 s on average (" if shown else "4.01 s (")
+    assert ("median" in line) is shown
+
+
+def test_a_cache_without_hits_is_not_called_warm() -> None:
+    """It may hold any model's compilations."""
+    missed = [replace(one, cache="miss") for one in a.TWICE]
+    what = replace(a.H100, caches={"inductor": "warm"})
+    for made, found in (
+        (4, "0 of 4 compilations of this run were found in a cache"),
+        (5, "0 of the 4 compilations that looked in a cache were found there"),
+    ):
+        account = a.finished(compiled=missed, what=what, answers={"compile.compilations": made})
+        output = dict(facts(report(account)))
+        assert output["caches"] == f"inductor not empty at the start; {found}"
+    output = dict(facts(report(a.finished(compiled=[], what=what))))
+    assert output["caches"] == "inductor not empty at the start"
+
+
+COLD = replace(a.H100, caches={"inductor": "cold"})
+
+
+def test_remedies_are_ordered_by_their_savings() -> None:
+    answers = {"pauses.data_seconds": 90.0, "step_seconds.clean_seconds": 129.0}
+    made = report(a.finished(answers=answers, what=COLD), before=a.finished(id="before"))
+    saves = [one.saves for one in made.do if one.saves]
+    assert saves == sorted(saves, reverse=True)
+    assert len(saves) == 3
+    assert "cold" in made.do[0].about  # all of its compile time
+
+
+def test_the_cold_caches_of_a_first_run_come_last() -> None:
+    """They can only be empty; nothing that this run did differently would have saved the time."""
+    answers = {"compile.uncompiled_evaluations": 1, "compile.graphs": 2}
+    *others, last = report(a.finished(answers=answers, what=COLD)).do
+    assert (last.about, last.saves) == ("cold compile caches (inductor), as in a first run", None)
+    assert "saves the next run up to 114 s" in last.what
+    assert any(one.saves for one in others)
+    assert not others[-1].saves
+
+
+def test_a_remedy_for_waits_has_the_seconds_of_their_share() -> None:
+    answers = {"pauses.data_seconds": 40.0, "step_seconds.clean_seconds": 44.2}
+    made = report(a.finished(answers=answers))
+    (remedy,) = [one for one in made.do if one.about == "waiting for data"]
+    assert remedy.saves == shares(made)["waiting for data"] == 40.0
+
+
+@pytest.mark.parametrize(
+    ("processes", "at_once", "seconds", "waited", "saves"),
+    [(3, 1, 0.85, 1.04, (0.85,)), (4, 2, 4.0, 40.0, (38.0, 2.0)), (2, 2, 0.1, 40.0, (39.95,))],
+)
+def test_of_the_waits_for_data_what_workers_compile_has_a_remedy_of_its_own(
+    processes: int, at_once: int, seconds: float, waited: float, saves: tuple[float, ...]
+) -> None:
+    """More workers are the remedy for the rest. Workers compile at the same time."""
+    answers = {
+        "pauses.data_seconds": waited,
+        "step_seconds.clean_seconds": waited + 0.1,
+        "compiling_workers": {"processes": processes, "at_once": at_once, "seconds": seconds},
+    }
+    waits = [one for one in report(a.finished(answers=answers)).do if "waiting for" in one.about]
+    assert [one.saves for one in waits] == pytest.approx(saves)
+    for one in waits:
+        assert ("more workers" in one.what) is not ("compiled" in one.about)
+
+
+def test_a_failed_compilation_comes_before_savings_only_if_the_run_failed() -> None:
+    """Then it may have ended the run; else it saves nothing that is known."""
+    made = report(a.finished(answers={"compile.failures": 1, "state": "failed"}))
+    assert made.do[0].about == "1 compilation failed"
+    assert made.do[1].saves
+    made = report(a.finished(answers={"compile.failures": 1}))
+    assert made.do[0].saves
+    assert "1 compilation failed" in [one.about for one in made.do]
+
+
+def test_the_remedy_of_a_failure_in_every_step_has_its_type_its_cost_and_pytorchs_hint() -> None:
+    hint = "Use `torch.cond` to express dynamic control flow."
+    failed = [
+        replace(
+            a.FORWARD,
+            id=f"1/{row}",
+            name="loss",
+            line=7,
+            seconds=0.5,
+            failure="torch._dynamo.exc.Unsupported",
+            failure_reason="Data-dependent branching",
+            failure_hint=hint,
+            in_a_row=row,
+        )
+        for row in range(1, 13)
+    ]
+    answers = {"compile.failures": 12, "conditions": [IN_VAIN]}
+    made = report(a.finished(compiled=(*a.FIRST, *failed), answers=answers))
+    (found,) = [one for one in made.do if "failed" in one.about]
+    words = "compilation of `loss` (model.py:7) failed in 12 steps in a row"
+    assert found.about == f"{words}: Unsupported: Data-dependent branching"
+    assert found.what == f"Stop compiling `loss`, or mend what fails. PyTorch's hint: {hint}"
+    assert found.saves == 6.0
+    assert not any("eager speed" in one.about for one in made.do)  # it is the same fault
+    once = replace(failed[0], in_a_row=1)
+    in_vain = {**IN_VAIN, "advice": found.what}
+    made = report(a.finished(compiled=(once,), answers={"conditions": [in_vain]}))
+    assert [one.about for one in made.do if one.what == found.what] == [IN_VAIN["words"]]
+    made = report(a.finished(compiled=(*a.FIRST, once)))
+    (found,) = [one for one in made.do if "failed" in one.about]
+    assert (found.about.partition(" of ")[0], found.saves) == ("1 compilation", None)
+    assert made.do[-1] is found
+    refused = replace(once, failure="torch._dynamo.exc.FailOnRecompileLimitHit")
+    made = report(a.finished(compiled=(*a.FIRST, refused), answers={"compile.failures": 1}))
+    assert not any("failed" in one.about for one in made.do)  # the limit has the remedy
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "conditions", "number"), [(0, [], 0), (1, [], 1), (1, ["never_compiled"], 1)]
+)
+def test_what_was_passed_to_torch_compile_and_never_compiled_has_one_remedy(
+    wrappers: int, conditions: list[str], number: int
+) -> None:
+    """Such as a generator."""
+    advice = remedy_of_calls("training_step")
+    held = [
+        {"condition": name, "words": "it never compiled", "advice": advice} for name in conditions
+    ]
+    answers = {"compile.wrappers": wrappers, "conditions": held}
+    made = report(a.eager(answers=answers))
+    assert [one.what for one in made.do].count(advice) == number
+    workers = {"processes": 2, "seconds": 4.0}  # of a DataLoader: they called it
+    made = report(a.eager(answers={**answers, "compiling_workers": workers}))
+    assert [one.what for one in made.do].count(advice) == len(conditions)
+
+
+def test_a_build_that_the_training_waits_for_has_a_remedy() -> None:
+    build = replace(a.FORWARD, kind="outside", name="g++", id=None, seconds=40.0)
+    (found,) = [
+        one for one in report(a.finished(compiled=(*a.FIRST, build))).do if "g++" in one.about
+    ]
+    assert found.saves == 40.0
+
+
+def test_calls_under_a_stance_have_a_remedy_after_the_stance_has_gone() -> None:
+    made = report(a.finished(answers={"compile.on_recompile_calls": 3}))
+    (found,) = [one for one in made.do if "3 calls" in one.about]
+    assert "eager_on_recompile" in found.about
+    made = report(a.finished(answers={"compile.disabled": "eager_on_recompile"}))
+    assert not any("turned off" in one.about for one in made.do)  # what fits still runs compiled
+
+
+IN_VAIN = {"condition": "nothing_captured", "words": "this is eager speed", "advice": "Find out."}
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("`flex_attention` runs unfused in train.py:9: it is called uncompiled", "compiled code"),
+        (
+            "new inputs of `flex_attention_block` run eagerly: the recompile limit was reached",
+            "recompile_limit",
+        ),
+    ],
+)
+def test_the_remedy_of_a_fallback_is_that_of_its_reason(words: str, remedy: str) -> None:
+    held = {"condition": "fallback", "words": words, "advice": f"Change {remedy}."}
+    answers = {"conditions": [held]}
+    (found,) = [one for one in report(a.finished(answers=answers)).do if one.about == words]
+    assert remedy in found.what
+
+
+def test_a_remedy_that_saves_nothing_notable_is_not_first() -> None:
+    """Compiling an evaluation earlier saves nothing. The list of recompiles has the advice."""
+    evaluation = replace(a.AGAIN, category="grad_mode", reason="GLOBAL_STATE changed: grad_mode ")
+    for late, first in (
+        (a.AGAIN, True),
+        (replace(a.AGAIN, seconds=0.5), False),
+        (evaluation, False),
+    ):
+        made = report(a.finished(compiled=(*a.FIRST, late)))
+        assert any(f"({late.category})" in one.about for one in made.do) is first
+        recompiles = section_of_recompiles(made)
+        assert recompiles is not None
+        (item,) = recompiles.items
+        (found,) = made.recompiled
+        assert found.advice
+        assert bool(item.remedy) is first
+        assert (found.advice in item.more) is not first
+
+
+def test_unknown_costs_are_absent_and_known_ones_add_up() -> None:
+    bare = report(a.finished(), 2.5).costs
+    assert [(one.what, one.gpu_seconds, one.joules, one.money) for one in bare] == [
+        (what, None, None, None) for what in ("warm-up", LATER, "compiling")
+    ]
+    answers = {
+        "gpus": ["GPU-1", "GPU-2"],
+        "energy": {
+            "compile_joules": 11320.0,
+            "covered_seconds": 113.2,
+            "joules_per_clean_step": 24.9,
+        },
+    }
+    warming, again, whole = report(a.finished(answers=answers), 3.6).costs
+    assert again.gpu_seconds == 28.0
+    assert again.money == pytest.approx(0.028)
+    assert whole.joules == 11320.0
+    assert not whole.estimated
+    assert warming.joules is not None
+    assert again.joules is not None
+    assert warming.estimated
+    assert warming.joules + again.joules == pytest.approx(whole.joules)
+
+
+def test_places_of_graph_breaks_are_where_dynamo_resumed() -> None:
+    once = "torch_dynamo_resume_in_forward_at_47"
+    again = f"torch_dynamo_resume_in_{once}_at_52"
+    resumed = [replace(a.FORWARD, id=f"{name}/0", name=name, line=31) for name in (once, again)]
+    answers = {
+        "compile.graph_breaks": 2,
+        "compile.breaks": [{"reason": "Unsupported", "count": 2, "advice": "Set capture_it."}],
+    }
+    output = text(a.finished(compiled=(*a.FIRST, *resumed), answers=answers))
+    assert "Dynamo went on at `forward` (model.py:47), `forward` (model.py:52)." in output
+    assert "Set capture_it." in output
+
+
+KINDS: dict[str, Any] = {
+    **{state: lambda view=view: a.run_summary(view) for state, view in b.in_every_state().items()},
+    "compiled twice": a.finished,
+    "never compiled": a.eager,
+    "no rank": lambda: RunSummary(id="x", run="gone", began=EPOCH, seen=EPOCH, state="lost"),
+    "hostile": lambda: a.finished(
+        run=HOSTILE, summary=HOSTILE, compiled=(replace(a.AGAIN, name=HOSTILE * 9, file=HOSTILE),)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_run_fits_80_columns(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    account = KINDS[kind]()
+    made = cleaned(report(account, 2.5))
+    for document in (page(made), short(made)):
+        output = picture(document, made)
+        assert max(map(len, output.splitlines())) <= 80, output
+        assert "…" not in output
+        assert "None" not in output
+        assert "\x1b" not in output
+        assert "Where the time went" in output
+        assert markdown(document)
+    whole = html(page(made), made, account)
+    assert "<img" not in whole
+    assert "\x1b" not in whole
+    json.loads(as_json(made))
+
+
+def test_an_ended_run_retains_its_findings() -> None:
+    caught = replace(
+        b.WARM.compile,
+        graphs=0,
+        graph_breaks=3,
+        compilations=b.kinds(forward=3),
+    )
+    view = b.view(b.ended("finished", replace(b.WARM, compile=caught)), alive=False)
+    output = " ".join(text(a.run_summary(view)).split())
+    assert "captured nothing: this is eager speed (3 graph breaks)" in output
+    assert "TORCH_LOGS=graph_breaks" in output
+    assert "compile the container before you wrap it" in output  # see tests/process/test_compiling
+    assert "3 compilations" in output
+    assert "compilations of graphs" not in output
+    assert "it ran eagerly" in text(a.eager())
+    assert "uncaught exception" in text(a.run_summary(b.in_every_state()["failed"]))
+
+
+def test_the_key_of_a_timeline_has_only_the_phases_that_are_drawn() -> None:
+    brief = replace(a.FORWARD, phase_seconds={"dynamo": 5.0, "inductor": 75.0, "autotune": 0.01})
+    output = text(a.finished(compiled=(brief,)))
+    assert output.endswith("  d dynamo, i inductor") or "  d dynamo, i inductor\n" in output
+
+
+def test_each_phase_of_a_timeline_has_a_letter_of_its_own() -> None:
+    phases = dict.fromkeys(PHASES, 10.0)
+    output = text(a.finished(compiled=(replace(a.FORWARD, seconds=None, phase_seconds=phases),)))
+    (key,) = re.findall(r"^  (d dynamo, (?:.|\n)*?)(?:\n\n|\Z)", output, re.MULTILINE)
+    letters = [one.split()[0] for one in re.split(r",\s+", key)]
+    assert len(letters) == len(set(letters)) == len(PHASES), key
+
+
+def test_a_timeline_tells_functions_of_one_name_apart_by_their_lines() -> None:
+    block = replace(a.FORWARD, id="1/0", line=14)
+    output = text(a.finished(compiled=(a.FORWARD, block)))
+    assert re.search(r"^  forward \(model\.py:31\) +[.dik]+$", output, re.MULTILINE)
+    assert re.search(r"^  forward \(model\.py:14\) +[.dik]+$", output, re.MULTILINE)
+    assert re.search(r"^  forward {16}[.dik]+$", text(a.finished(compiled=(block,))), re.MULTILINE)
+
+
+def test_the_cause_of_a_slower_period_that_no_daemon_saw_begin_is_not_measured() -> None:
+    for causes, words in ((None, "cause not measured (no `warmwatch serve` ran before)"), ([], "")):
+        account = a.finished(answers={"slower_periods": [{**a.SLOWER, "causes": causes}]})
+        assert f"17x); {words or 'no known cause'}." in " ".join(text(account).split())
+
+
+def test_a_slower_period_is_in_the_text_and_shaded_on_the_chart_of_steps() -> None:
+    account = a.finished(answers={"slower_periods": [a.SLOWER]}, samples=a.steps())
+    began = account.ranks[0].samples.epochs[0]  # type: ignore[union-attr]
+    words = "steps 301 to 400: 400 ms a step (24 ms before, 17x); load 8.9 on 2 CPUs"
+    assert f"Slower than before for 40 s, {words}." in " ".join(text(account).split())
+    period = {**a.SLOWER, "began_at": began + 1, "ended_at": began + 2}
+    account = a.finished(answers={"slower_periods": [period]}, samples=a.steps())
+    (band,) = re.findall(r'<rect class="slower"[^>]*>', whole_html(account))
+    assert float(re.search(r' x="([^"]*)%"', band)[1]) > 0  # type: ignore[index]
+    for unseen in ({"began_at": None, "since_step": None}, {"began_at": EPOCH + 900}):
+        one = a.finished(answers={"slower_periods": [{**period, **unseen}]}, samples=a.steps())
+        assert '<rect class="slower"' not in whole_html(one), "it is outside of the chart"
+    assert "Slower" not in text(a.finished())
+
+
+def test_the_shade_of_a_compilation_has_no_seam_between_its_phases() -> None:
+    seen = a.steps()
+    first, *rest = ("dynamo", "inductor", "inductor", "kernel_compile")
+    phases = (first, *rest, *[None] * (len(seen.epochs) - 4))
+    samples = replace(seen, columns={**seen.columns, "phase": phases})
+    drawn = whole_html(a.finished(compiled=(), samples=samples))
+    assert len(re.findall(r'<rect class="compiles"', drawn)) == 1
+    assert len(re.findall(r">compiling, ", drawn)) == 3
+
+
+def test_the_chart_of_compile_time_stacks_functions_compilations_and_phases() -> None:
+    account = a.finished(compiled=(*a.FIRST, a.AGAIN, a.AGAIN_BACK))
+    page_of = whole_html(account)
+    widths = {
+        kind: sum(
+            float(wide)
+            for wide in re.findall(rf'<rect class="{kind}"[^>]* width="([0-9.]*)%"', page_of)
+        )
+        for kind in ("i-function", "i-first", "i-again", "inductor")
+    }
+    assert widths["i-function"] == pytest.approx(100, abs=0.1)
+    assert widths["i-again"] / widths["i-first"] == pytest.approx(14 / 100, abs=0.02)
+    (link,) = re.findall(r'<a href="#(recompiles-[0-9]+)">', page_of)
+    assert f'<li id="{link}">' in page_of
+    reason = (plain(a.AGAIN.reason, "shape") or "").replace("`", "")  # a tooltip is plain text
+    assert f"recompiled: {reason}" in page_of
+
+
+def test_the_chart_of_compile_time_has_the_slowest_kernels_below_their_phase() -> None:
+    kernels = (("triton_poi_fused_gelu_0", 9.0), ("triton_red_fused_sum_1", 3.0))
+    page_of = whole_html(a.finished(compiled=(replace(a.FORWARD, slowest_kernels=kernels),)))
+    (phase,) = re.findall(
+        r'<rect class="kernel_compile" x="([^"]*)%"[^>]* width="([^"]*)%"', page_of
+    )
+    drawn = re.findall(r'<rect class="i-kernel" x="([^"]*)%"[^>]* width="([^"]*)%"', page_of)
+    assert drawn[0][0] == phase[0]
+    widths = [float(wide) for _, wide in drawn]
+    assert widths == pytest.approx([float(phase[1]) * 0.75, float(phase[1]) * 0.25], abs=0.1)
+    assert "triton_poi_fused_gelu_0: 9" in page_of
+    assert "i-kernel" not in whole_html(a.finished(compiled=(a.FORWARD,))).partition("</style>")[2]
+
+
+def test_a_recompile_has_its_remedy_and_phases_link_to_the_trace_of_their_compilation() -> None:
+    made = cleaned(report(a.finished(compiled=a.TWICE)))
+    page_of = html(page(made), made, a.finished(), {"0/1": "out/index.html#%5B0/1%5D"})
+    assert page_of.count(ADVICE["shape"]) == 1, "the recompile links to it"
+    (target,) = re.findall(r'<a href="#([\w-]+)">Remedy</a>', page_of)
+    assert ADVICE["shape"] in page_of.partition(f'<li id="{target}">')[2].partition("</li>")[0]
+    (linked,) = re.findall(r'<a href="out/index.html#%5B0/1%5D">(.*?)</a>', page_of, re.DOTALL)
+    assert set(re.findall(r'<rect class="([a-z_]*)"', linked)) == {"dynamo", "inductor"}
+
+
+def test_steps_and_compile_time_are_on_one_axis_and_no_line_crosses_a_compilation() -> None:
+    seen = a.steps()
+    known = [value is not None for value in seen.columns["step_seconds"]]
+    within = next(at for at in range(1, len(known)) if all(known[at - 1 : at + 2]))
+    phase = [None if at != within else "inductor" for at in range(len(known))]
+    columns = {**seen.columns, "phase": tuple(phase)}
+    account = a.finished(compiled=(), samples=replace(seen, columns=columns))
+    page_of = whole_html(account)
+    plain = whole_html(a.finished(compiled=(), samples=seen))
+    assert plain.count("<polyline") + 1 == page_of.count("<polyline")
+    assert (plain.count('class="compiles"'), page_of.count('class="compiles"')) == (0, 1)
+
+
+def test_the_chart_of_steps_has_the_scale_of_steps_without_compilation() -> None:
+    """The first step holds the compilation, and ends a sample after it."""
+    seen = a.steps()
+    lengths = (None,) * 5 + (5.4,) + (0.036,) * 54
+    phases = ("inductor",) * 5 + (None,) * 55
+    columns = {**seen.columns, "step_seconds": lengths, "phase": phases}
+    drawn = whole_html(a.finished(compiled=(), samples=replace(seen, columns=columns)))
+    assert re.findall(r'text-anchor="end">([\d.]+ m?s)</text>', drawn)[0] == "40 ms"
+
+
+def test_no_line_of_steps_crosses_the_time_without_a_daemon() -> None:
+    seen = a.steps()
+    later = tuple(at + (100 if row >= 10 else 0) for row, at in enumerate(seen.epochs))
+    whole, interrupted = (
+        whole_html(a.finished(compiled=(), samples=replace(seen, epochs=epochs)))
+        for epochs in (seen.epochs, later)
+    )
+    assert whole.count("<polyline") + 1 == interrupted.count("<polyline")
+
+
+def test_the_values_on_an_axis_are_round() -> None:
+    seen = a.steps()
+    columns = {**seen.columns, "step_seconds": tuple(0.113 for _ in seen.epochs)}
+    page_of = whole_html(a.finished(compiled=(), samples=replace(seen, columns=columns)))
+    assert re.findall(r'text-anchor="end">([\d.]+ ms)</text>', page_of) == ["150 ms", "75 ms"]
+
+
+def test_the_labels_of_a_time_axis_are_exact() -> None:
+    seen = a.steps()
+    apart = 199 / (len(seen.epochs) - 1)
+    epochs = tuple(seen.epochs[0] + at * apart for at in range(len(seen.epochs)))
+    account = a.finished(compiled=(), samples=replace(seen, epochs=epochs))
+    page_of = whole_html(replace(account, began=epochs[0]))
+    labels = re.findall(r'text-anchor="(?:middle|end)">(\d+ (?:s|min))</text>', page_of)
+    assert labels[-3:] == ["50 s", "100 s", "150 s"]
+
+
+def test_the_axis_of_steps_begins_with_the_run_although_the_daemon_began_later() -> None:
+    seen = a.steps()
+    began = seen.epochs[0] - 100
+    compiled = replace(a.FORWARD, ended=seen.epochs[0] - 20, seconds=60.0)
+    page_of = whole_html(replace(a.finished(compiled=(compiled,), samples=seen), began=began))
+    (bar,) = re.findall(r'<rect class="compiles" x="([^"]*)%"[^>]* width="([^"]*)%"', page_of)
+    whole = 100 + seen.epochs[-1] - seen.epochs[0]
+    assert [float(one) for one in bar] == pytest.approx([2000 / whole, 6000 / whole], abs=0.1)
+
+
+def whole_html(account: RunSummary) -> str:
+    made = cleaned(report(account))
+    return html(page(made), made, account)
+
+
+def test_the_result_of_a_baseline_is_reported() -> None:
+    eager = {"steps": 20, "seconds": 0.072, "break_even_steps": 996}
+    answers = {**eager, "speed_up": 2.0, "paid_back_at_step": 1016}
+    output = " ".join(text(a.finished(answers={"baseline": answers})).split())
+    assert (
+        "Baseline: the first 20 steps ran eagerly on purpose, 72 ms each; 2x as fast as eager; "
+        "break-even at step 1,016." in output
+    )
+    slower = {**answers, "speed_up": 0.9, "paid_back_at_step": None}
+    output = " ".join(text(a.finished(answers={"baseline": slower})).split())
+    assert "so compiling never breaks even" in output
+    assert "Baseline" not in text(a.finished())
+
+
+def test_advice_is_given_once_and_lengths_to_the_second() -> None:
+    answers = {"compile.seconds": 118.4}
+    made = report(a.finished(answers=answers))
+    for document in (page(made), short(made)):
+        output = " ".join(picture(document, made).split())
+        assert output.count(ADVICE["shape"]) == 1
+        assert "118 s" in output
+
+
+def test_the_slowest_of_eight_ranks_comes_first_then_the_differences() -> None:
+    views = [b.view(b.as_rank(b.WARM, rank, 8)) for rank in range(8)]
+    whole = a.run_summary(*views, compiled=a.FIRST)
+    slow = whole.ranks[5]
+    answer = {**slow.answer, "compile": {**slow.answer["compile"], "seconds": 171.0}}
+    made = report(
+        replace(
+            whole,
+            ranks=(
+                *whole.ranks[:5],
+                replace(slow, answer=answer, compiled=a.TWICE),
+                *whole.ranks[6:],
+            ),
+        )
+    )
+    assert made.rank == 5
+    assert made.ranks[0].rank == 5
+    assert "rank 5 compiled 57.8 s longer than rank 0" in made.differences
+    assert "only rank 5 recompiled (shape)" in made.differences
+
+
+def test_the_limit_is_that_of_the_run_whichever_rank_compiled_longest() -> None:
+    limit = {"verdict": "input", "share": 0.7, "evidence": ["70 % of the time waits for batches"]}
+    whole = a.run_summary(*(b.view(b.as_rank(b.WARM, rank, 8)) for rank in range(8)))
+    ranks = [
+        replace(one, answer={**one.answer, "limited_by": limit if one.rank == 2 else None})
+        for one in whole.ranks
+    ]
+    made = report(replace(whole, ranks=tuple(ranks)))
+    assert made.rank != 2
+    assert made.limited_by is not None
+    assert made.limited_by["evidence"][-1] == "in rank 2 of 8 ranks"
+
+
+def test_markdown_escapes_every_text() -> None:
+    output = markdown(page(cleaned(report(KINDS["hostile"]()))))
+    assert r"\<img" in output
+    assert r"\[a\]" in output
+    rows = [line for line in output.splitlines() if line.startswith("|")]
+    assert rows
+    for table in rows:  # a bar of a text's makes no cell
+        assert table.replace(r"\|", "").count("|") in (3, 4, 6)
+
+
+def test_compilations_of_an_evaluation_are_between_steps() -> None:
+    """An entry with a backward did not fit for the grad mode, so this call has no gradients."""
+    changed = "GLOBAL_STATE changed: grad_mode"
+    size = "tensor 'x' size mismatch at index 0. expected 4, actual 2"
+    evaluated = replace(a.AGAIN, id="0/2", step=20, reason=f"0/9: {size}\n0/0: {changed}")
+    first = replace(evaluated, id="0/3", step=0, category="grad_mode", reason=f"0/0: {changed}")
+    # its backward is compiled with it, as of a dynamic size, and recorded as one
+    trains = replace(evaluated, id="0/4", step=30, reason=f"0/0: {size}\n0/2: {changed}")
+    compiled = [*a.TWICE, evaluated, first, trains]
+    made = report(a.finished(compiled=compiled))
+    found = {(one.category, one.steps): one.between_steps for one in made.recompiled}
+    assert found == {
+        ("shape", (1200, 30)): False,
+        ("shape", (20,)): True,
+        ("grad_mode", (0,)): True,
+    }
+    output = " ".join(text(a.finished(compiled=compiled)).split())
+    assert "once, 10 s (shape, between steps 20 and 21" in output
+    assert "(grad_mode, before step 1" in output
+
+
+def test_what_compiled_before_step_1_is_not_in_it() -> None:
+    """As in an evaluation that nothing reported: step 1 began later."""
+    answers = {"step_seconds.first_at": a.AGAIN.ended + 20, "step_seconds.first": 15.0}
+    early = replace(a.AGAIN, step=0)
+    for at, when in ((early.ended, "before step 1"), (early.ended + 10, "in step 1")):
+        compiled = [a.FORWARD, replace(early, ended=at)]
+        output = " ".join(text(a.finished(compiled=compiled, answers=answers)).split())
+        assert f"(shape, {when})" in output
+
+
+def test_a_warm_cache_leaves_open_whether_an_evaluation_ran_within_a_step() -> None:
+    """The backward of the training's own graph came out of a cache: no record of it, and none of
+    the direction in which the grad mode changed.
+    """
+    changed = "0/0: GLOBAL_STATE changed: grad_mode"
+    evaluated = replace(a.AGAIN, id="0/1", step=100, category="grad_mode", reason=changed)
+    output = " ".join(text(a.finished(compiled=[a.FORWARD, evaluated])).split())
+    assert "(grad_mode, after step 100)" in output
+    assert "in step 101" not in output
+
+
+def test_a_server_compiles_in_no_step() -> None:
+    without = [replace(one, step=0) for one in (*a.FIRST, a.AGAIN)]
+    output = " ".join(text(a.finished(compiled=without, answers={"steps": 0})).split())
+    assert "(shape)" in output
+    assert "in step" not in output
+
+
+def test_steps_wait_for_data_no_longer_than_they_take() -> None:
+    """The wait for the first batch is within no clean step."""
+    answers = {"pauses.data_seconds": 44.5, "step_seconds.clean_seconds": 44.2}
+    (remedy,) = [one for one in report(a.finished(answers=answers)).do if "data" in one.about]
+    assert remedy.saves == 44.2
+
+
+def test_the_report_of_a_failed_run_begins_with_the_failure() -> None:
+    counts = replace(b.ended("failed").compile, exit_code=2)
+    slot = replace(b.ended("failed"), compile=counts)
+    view = b.view(
+        slot,
+        alive=False,
+        journal={
+            "exception": "BackendCompilerFailed",
+            "raised": Place(name="train_one_epoch", file="train.py", line=88),
+        },
+    )
+    failed = replace(a.AGAIN, failure="torch._dynamo.exc.BackendCompilerFailed")
+    output = text(a.run_summary(view, compiled=[*a.FIRST, failed]))
+    assert output.index("The failure") < output.index("Where the time went")
+    plain = " ".join(output.split())
+    head = "BackendCompilerFailed in `train_one_epoch` (train.py:88) ended it after 3602 steps"
+    assert f"{head}, exit code 1" in plain
+    assert (
+        "Compiling `forward` (model.py:31) failed before step 1201: BackendCompilerFailed "
+        "(compilation 0/1, forward)." in plain
+    )
+    assert "The failure" not in text(a.finished())
+
+
+def lines_of(
+    account: RunSummary,
+    width: int = 100,
+    before: RunSummary | None = None,
+    called: str | None = None,
+) -> list[str]:
+    made = cleaned(report(account, None, before))
+    return printed(brief(made, width, called or made.run), width=width, colour=False).splitlines()
+
+
+def test_a_brief_report_has_sentence_bar_remedies_cost_and_next_commands() -> None:
+    answers = {"pauses.data_seconds": 90.0, "step_seconds.clean_seconds": 129.0}
+    account = a.finished(compiled=a.TWICE, answers=answers)
+    output = lines_of(account, width=160, before=replace(account, id="aaaaaaaa"))
+    assert output[0].startswith("gpt2: finished")
+    assert len(output) <= 12
+    bar, key, cost = output[1:4]
+    assert len(bar) == 100
+    assert bar.count("▒") == pytest.approx(120 / 288 * 100, abs=1)
+    assert key.startswith("288 s: ")
+    assert "▒ warm-up 41.7 %" in key
+    names = [one.name for one in report(account).goodput.shares if one.ratio > 0]  # type: ignore[union-attr]
+    assert sorted(names, key=key.index) == names  # in the order of the bar
+    assert cost.startswith("Compiling took 1")
+    assert any(line.startswith("1. ") and "up to " in line for line in output)
+    assert output[-1].endswith("warmwatch compare gpt2~1 gpt2")
+
+
+def test_a_line_of_the_key_ends_between_two_shares() -> None:
+    account = a.finished(compiled=a.TWICE, answers={"pauses.data_seconds": 90.0})
+    for width in (40, 60, 80):
+        first, *rest = lines_of(account, width=width)[2:]
+        signs = tuple(sign for sign, _ in SIGNS.values())
+        rest = rest[: next(at for at, line in enumerate(rest) if "Compiling" in line)]
+        assert rest
+        assert all(line.startswith(signs) for line in rest)
+        assert all(line.endswith("%,") for line in (first, *rest[:-1]))
+
+
+def test_a_brief_report_has_the_worst_slowdown() -> None:
+    """It may have cost more than all compiling."""
+    periods = [a.SLOWER, {**a.SLOWER, "ratio": 2.0, "since_step": 700, "until_step": 800}]
+    output = lines_of(a.finished(answers={"slower_periods": periods}))
+    shown = [line for line in output if line.startswith("Slower than before ")]
+    assert [line.partition(": ")[0] for line in shown] == [
+        "Slower than before for 40 s, steps 301 to 400"
+    ]
+
+
+def test_a_brief_report_and_the_whole_one_have_the_same_compile_time() -> None:
+    """A warm-up's wall time includes its steps."""
+    account = a.finished(compiled=a.FIRST, answers={"compile.seconds": 30.0})
+    brief_one, whole = " ".join(lines_of(account)), text(account)
+    assert "Compiling took 30 s in " in brief_one
+    assert "Compiling: 30 s in " in whole
+
+
+def test_the_suggested_commands_quote_a_hostile_name() -> None:
+    """Another user chooses the name, and a reader pastes the command."""
+    name = "x'; touch stolen; '"
+    account = replace(a.finished(compiled=a.TWICE), run=name)
+    *_, last = lines_of(account, width=300, before=replace(account, id="aaaaaaaa"))
+    _, _, compared = last.partition("warmwatch compare ")
+    assert shlex.split(compared) == [f"{name}~1", name]
+
+
+def test_the_suggested_commands_are_about_the_start_that_is_reported() -> None:
+    account = a.finished(compiled=a.TWICE)
+    other = replace(account, id="aaaaaaaa")
+    last = lines_of(account, width=300, before=other, called="gpt2~1")[-1]
+    assert "warmwatch report 'gpt2~1' -v" in last
+    assert last.endswith("warmwatch compare aaaaaaaa 'gpt2~1'")
+
+
+def test_a_brief_report_names_the_start_before_only_if_there_was_one() -> None:
+    account = a.finished(compiled=a.TWICE)
+    assert lines_of(account)[-1] == "All of it: warmwatch report gpt2 -v, or --html FILE."
+    other = replace(account, id="aaaaaaaa", run="bert")
+    assert "compare" not in lines_of(account, before=other)[-1]
+
+
+def test_the_bar_has_each_share_and_a_constant_width() -> None:
+    answers = {"pauses.checkpoint_seconds": 0.001, "pauses.evaluation_seconds": 0.002}
+    bar = lines_of(a.finished(compiled=a.TWICE, answers=answers), width=40)[1]
+    assert len(bar) == 40
+    assert {"S", "E", "R", "▒", "█"} <= set(bar)
+
+
+def test_the_bar_has_a_character_and_a_colour_for_each_share() -> None:
+    assert {*SIGNS} == {*goodput.NAMES}
+    assert len({sign for sign, _ in SIGNS.values()}) == len(SIGNS)
+
+
+def test_the_bar_has_ascii_characters_if_the_encoding_has_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    draw("".join(sign for sign, _ in SIGNS.values()) + "é")
+    printed_signs = stdout.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    assert printed_signs == "#d_!.wRES?\\xe9\n"
+    assert len(set(printed_signs[: len(SIGNS)])) == len(SIGNS)
+
+
+def test_a_brief_report_of_a_failed_run_has_its_error() -> None:
+    slot = replace(b.ended("failed"), compile=replace(b.ended("failed").compile, exit_code=2))
+    raised = Place(name="train_one_epoch", file="train.py", line=88)
+    view = b.view(slot, alive=False, journal={"exception": "OSError", "raised": raised})
+    output = lines_of(a.run_summary(view))
+    assert "OSError in `train_one_epoch` (train.py:88) ended it" in " ".join(output[1:])
+
+
+@pytest.mark.parametrize(
+    ("known", "graphs", "words"),
+    [
+        (4, 2, "in 4 compilations, 2 forward and 2 backward; 1 recompile."),
+        (4, 1, "in 4 compilations, 2 forward (1 with a graph) and 2 backward; 1 recompile."),
+        (4, 0, "in 4 compilations, 2 forward (0 with a graph) and 2 backward; 1 recompile."),
+        (5, 2, "in 5 compilations; 1 recompile."),  # the history has left one out
+    ],
+)
+def test_compilations_are_counted_as_forward_and_backward(
+    known: int, graphs: int, words: str
+) -> None:
+    answers = {"compile.compilations": known, "compile.graphs": graphs, "compile.recompiles": 1}
+    assert words in " ".join(lines_of(a.finished(answers=answers)))
+
+
+def test_recompiles_that_a_setting_refuses_are_not_a_fault_of_the_function() -> None:
+    refused = replace(a.FORWARD, name="loss", failure="torch._dynamo.exc.RecompileError")
+    made = report(a.finished(compiled=(*a.FIRST, refused)))
+    (found,) = [one for one in made.do if "failed" in one.about]
+    assert found.what.startswith("Unset torch._dynamo.config.error_on_recompile")
