@@ -16,7 +16,8 @@ class Training:
     """name of the run, at most 200 characters"""
     WARMWATCH_DIR = "`/run/warmwatch`, the user's runtime directory, or one in `/dev/shm` or `/tmp`"
     """directory of the records, the same in the training and in the monitor; use a tmpfs
-    (docs/explanation/reliability.md); the history has its own, WARMWATCH_STATE"""
+    (docs/explanation/reliability.md). It separates living runs only: ended ones of all directories
+    are in one history, unless WARMWATCH_STATE names another"""
     WARMWATCH_READERS = "the owner, or the group that the directory names"
     """who may read the record: `owner`, `group` or `all`"""
     WARMWATCH_WARM_STEPS = "`3`"
