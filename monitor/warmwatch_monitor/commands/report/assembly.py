@@ -31,6 +31,7 @@ from warmwatch_monitor.figures.compile import CompileTotals
 from warmwatch_monitor.model import REASONS, LimitedBy, limit_of
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT, RankSummary, RunSummary
 from warmwatch_monitor.output.amounts import clean_step
+from warmwatch_monitor.output.states import recompiles
 from warmwatch_monitor.status.words.run import numbers
 
 # as in the sentence of a living run: a long difference with a large share
@@ -50,7 +51,7 @@ def line(summary: RankSummary) -> RankLine:
         steps=rank["steps"],
         compile_seconds=rank["compile"]["seconds"],
         warmup_seconds=first["seconds"] if first else None,
-        recompiles=rank["compile"]["recompiles"],
+        recompiles=recompiles(rank["compile"]),
         graphs=rank["compile"]["graphs"],
         step_seconds=clean_step(rank),
     )

@@ -255,7 +255,7 @@ class RankLine(Struct, frozen=True, kw_only=True):
     warmup_seconds: float | None = None
     """Length of its first warm-up; null if it was never warm."""
     recompiles: int | None = None
-    """Number of recompiles."""
+    """Number of recompiles, the one in progress included."""
     graphs: int | None = None
     """Number of graphs that Dynamo captured."""
     step_seconds: float | None = None

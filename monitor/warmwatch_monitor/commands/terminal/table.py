@@ -68,7 +68,7 @@ def _agree(values: Rank, other: Rank) -> bool:
 
 def _exact(rank: Rank) -> tuple[Any, ...]:
     compile = rank["compile"]
-    return rank["state"], _detail(rank), compile["recompiles"], compile["graph_breaks"]
+    return rank["state"], _detail(rank), recompiles(compile), compile["graph_breaks"]
 
 
 def _near(value: float | None, other: float | None, floor: float) -> bool:

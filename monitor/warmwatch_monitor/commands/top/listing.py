@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from warmwatch_monitor.commands.terminal.table import Group, Row, columns, groups, row
 from warmwatch_monitor.output.amounts import a_step
-from warmwatch_monitor.output.states import place
+from warmwatch_monitor.output.states import place, recompiles
 
 Answer = Mapping[str, Any]
 Key = tuple[str, int]  # the run, and the first rank of the row
@@ -45,7 +45,7 @@ ORDERS: Mapping[str, Callable[[Group], Any]] = {
     "longest": _since,
     "slowest": _most(a_step),
     "compiled": _most(lambda rank: rank["compile"]["seconds"]),
-    "recompiles": _most(lambda rank: rank["compile"]["recompiles"]),
+    "recompiles": _most(lambda rank: recompiles(rank["compile"])),
     "steps": lambda group: min(rank["steps"] for rank in group[1]),
 }
 

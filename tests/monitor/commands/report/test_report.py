@@ -841,6 +841,15 @@ def test_the_slowest_of_eight_ranks_comes_first_then_the_differences() -> None:
     assert "only rank 5 recompiled (shape)" in made.differences
 
 
+def test_the_recompile_in_progress_counts_for_its_rank_as_in_status() -> None:
+    warm = b.view(b.as_rank(b.WARM, 0, 2))
+    again = b.view(b.as_rank(b.RECOMPILING, 1, 2), journal={"recompile": b.RECOMPILE})
+    made = report(a.run_summary(warm, again))
+    ended = again.figures.compile.recompiles
+    assert ended is not None
+    assert {line.rank: line.recompiles for line in made.ranks} == {0: 0, 1: ended + 1}
+
+
 def test_the_limit_is_that_of_the_run_whichever_rank_compiled_longest() -> None:
     limit = {"verdict": "input", "share": 0.7, "evidence": ["70 % of the time waits for batches"]}
     whole = a.run_summary(*(b.view(b.as_rank(b.WARM, rank, 8)) for rank in range(8)))
