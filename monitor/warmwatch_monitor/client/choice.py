@@ -6,9 +6,10 @@ Prometheus, it selects the runs of every user. ``gpt2@alice`` always selects ali
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from warmwatch.shared.phrases import counted
 from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.base.errors import UnknownRunError, UnreadRunError
 
@@ -40,6 +41,7 @@ def choose(answer: Answer, run: str | None, uid: int | None = None, *, own: bool
     except UnknownRunError as error:
         if why := why_incomplete(answer, uid):
             raise UnreadRunError(run, error.known, why) from None
+        error.args = ("; ".join((str(error), *_refused(answer, run))),)
         raise
 
 
@@ -71,6 +73,21 @@ def why_incomplete(answer: Answer, uid: int | None) -> str | None:
     if uid is not None and uid in answer["left_out_uids"]:
         return "you have more records than an answer has room for"
     return None
+
+
+def _refused(answer: Answer, run: str) -> Iterator[str]:
+    """How many records were refused, of which one may be the run's, and why the likeliest was."""
+    refusals = answer["refusals"]
+    number = len(refusals) + answer["more_refusals"]
+    if refusals:
+        beginning = (
+            f"/{run.partition('@')[0]}-"  # of a record's folder: most names stand as they are
+        )
+        likeliest = min(refusals, key=lambda one: beginning not in one["path"])
+        records = counted(number, "record")
+        yield f"{records} could not be read: {likeliest['path']}: {likeliest['reason']}"
+        if number > 1:
+            yield "`warmwatch status` lists all of these"
 
 
 def may_be(shown: str, run: str | None) -> bool:

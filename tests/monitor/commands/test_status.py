@@ -222,6 +222,23 @@ def test_an_unknown_run_exits_5_and_lists_the_known_ones(tmp_path: Path) -> None
     assert result.stderr == "warmwatch: no run named 'gpt3' (did you mean gpt2?); runs here: gpt2\n"
 
 
+def test_an_unknown_run_may_be_one_of_the_records_that_were_refused(tmp_path: Path) -> None:
+    """Of another version, or another user's; the one with its name is shown."""
+    for name in ("bert-r0-1-a", "gpt2-r0-2-b"):
+        path = write_record(tmp_path, warm(), name=name) / record.SLOT
+        slot = bytearray(path.read_bytes())
+        slot[8:12] = (9).to_bytes(4, "little")
+        path.chmod(0o600)
+        path.write_bytes(slot)
+    for command in ("status", "stacks"):
+        result = CliRunner().invoke(cli, [command, "gpt2", "--dir", str(tmp_path)])
+        assert result.exit_code == 5
+        assert result.stderr.startswith(
+            "warmwatch: no run named 'gpt2'; no run is known here; 2 records could not be read: "
+            f"{tmp_path}/gpt2-r0-2-b: record of version 9"
+        ), result.stderr
+
+
 @pytest.mark.usefixtures("nobody")
 def test_processes_without_a_record_are_named_where_no_run_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
