@@ -191,13 +191,13 @@ def _work(place: Path, ranks: int, mode: str) -> None:
     os.environ |= {"WARMWATCH_DIR": str(place / "records"), "WARMWATCH_STATE": str(place / "state")}
     (place / "records").mkdir(mode=0o700)
     training, clock = _Ranks(place / "records", ranks), _Clock()
-    from warmwatch_monitor.api.event_log import Recent
     from warmwatch_monitor.server import command
+    from warmwatch_monitor.server.api.event_log import Recent
 
     try:
-        from warmwatch_monitor.api.app import Api as application  # noqa: N813
+        from warmwatch_monitor.server.api.app import Api as application  # noqa: N813
     except ImportError:  # until 2026-11-29
-        from warmwatch_monitor.api.fast_path import (  # type: ignore[import-not-found,no-redef]
+        from warmwatch_monitor.server.api.fast_path import (  # type: ignore[import-not-found,no-redef]
             create_app as application,
         )
 

@@ -115,7 +115,7 @@ class _Crowd:
         return sum(self._counts)
 
     def _become(self, number: int, words: list[str]) -> NoReturn:
-        from warmwatch_monitor.cli import cli
+        from warmwatch_monitor.commands.cli import cli
 
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):

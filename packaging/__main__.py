@@ -61,7 +61,7 @@ def man_pages(target: Path) -> None:
     from click_man.core import write_man_pages
 
     from warmwatch._version import __version__
-    from warmwatch_monitor.cli import cli
+    from warmwatch_monitor.commands.cli import cli
 
     git = shutil.which("git") or sys.exit("git is not installed")
     committed = subprocess.check_output([git, "log", "-1", "--format=%cs"], cwd=ROOT, text=True)

@@ -38,7 +38,7 @@ def main() -> None:
         sys.exit(without_extra(sys.argv[1:], missing))
     # Imported modules stay: collections and the freeing at the end are an eighth of `status`.
     gc.set_threshold(_IMPORTED)
-    from warmwatch_monitor.cli import cli
+    from warmwatch_monitor.commands.cli import cli
 
     try:
         cli(prog_name="warmwatch")

@@ -18,8 +18,8 @@ import yaml
 from support.records import environment
 from support.sessions import NOT_RUN, PAGES, Block, blocks
 from support.trainings import ROOT, run
-from warmwatch_monitor.cli import cli
 from warmwatch_monitor.commands.check import baseline
+from warmwatch_monitor.commands.cli import cli
 
 # What a page's Python takes for granted, and what its program has before.
 GIVEN = {

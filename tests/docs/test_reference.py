@@ -17,7 +17,7 @@ from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.record import REASONS
 from warmwatch.shared.states import CONDITIONS, Conditions, State
 from warmwatch.shared.variables import Internal, Monitor, Training, defaults
-from warmwatch_monitor.cli import COMMANDS, cli
+from warmwatch_monitor.commands.cli import COMMANDS, cli
 from warmwatch_monitor.status.schema.json_schema import definitions
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from fuzz.choices import Choices
 from support import builders
 from support.documents import status
-from warmwatch_monitor.api.cached import json_body
 from warmwatch_monitor.base.errors import FleetError
 from warmwatch_monitor.metrics import render
+from warmwatch_monitor.server.api.cached import json_body
 from warmwatch_monitor.sources.fleet import assemble
 from warmwatch_monitor.sources.fleet.prometheus import samples
 

@@ -29,10 +29,10 @@ from warmwatch.shared.record import CompileCounts, Identity
 from warmwatch.shared.record.counters import flatten
 from warmwatch.shared.record.sealed_blocks import Block, store
 from warmwatch_monitor import metrics
-from warmwatch_monitor.api.cached import json_body
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import ProcessReading, Snapshot
 from warmwatch_monitor.pipeline.assembly import Assembly
+from warmwatch_monitor.server.api.cached import json_body
 from warmwatch_monitor.sources.host import HostAndProcesses
 from warmwatch_monitor.sources.listed import HOST, NVML, RECORDS, Readings
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource

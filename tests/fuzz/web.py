@@ -12,7 +12,7 @@ from typing import Any
 from fuzz.choices import Choices
 from support import builders
 from support.web import TOKEN
-from warmwatch_monitor.api.app import Api
+from warmwatch_monitor.server.api.app import Api
 from warmwatch_monitor.server.guard import Guard
 from warmwatch_monitor.server.protection import OPEN, Protection
 from warmwatch_monitor.status.goals import GOALS

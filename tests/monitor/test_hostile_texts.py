@@ -31,7 +31,7 @@ from support.trainings import run as train
 from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record.sealed_blocks import store
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 
 # the title, the clipboard, a colour, C1, a line of its own, the other direction, rich's markup,
 # a page's, a label's and a format's ends

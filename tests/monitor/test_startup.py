@@ -43,7 +43,7 @@ DAEMON = {
         "opentelemetry",
         "warmwatch_monitor.server.command",
     ),
-    *("warmwatch_monitor.api.app", "warmwatch_monitor.metrics"),
+    *("warmwatch_monitor.server.api.app", "warmwatch_monitor.metrics"),
 }
 RECORDS = {
     *("psutil", "pynvml", "subprocess", "hashlib", "mmap"),

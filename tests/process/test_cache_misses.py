@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from support import slots
 from support.trainings import run
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 
 pytestmark = pytest.mark.long
 

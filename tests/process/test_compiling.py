@@ -123,7 +123,7 @@ def test_for_a_librarys_function_the_users_calling_line_is_named(records: Path) 
     assert again["caller"] == callers[1]
     from click.testing import CliRunner
 
-    from warmwatch_monitor.cli import cli
+    from warmwatch_monitor.commands.cli import cli
 
     for words in (["report", "-v"], ["status"]):
         output = CliRunner().invoke(

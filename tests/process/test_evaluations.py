@@ -219,7 +219,7 @@ train(c, o, 2, batch=6)
     done = run(records, body, env={"WARMWATCH_SAY": "1"})
     from click.testing import CliRunner
 
-    from warmwatch_monitor.cli import cli
+    from warmwatch_monitor.commands.cli import cli
 
     environ = {"COLUMNS": "200", "WARMWATCH_STATE": "off"}
     output = CliRunner().invoke(cli, ["report", "-v", "--dir", str(records)], env=environ).output
@@ -284,7 +284,7 @@ for step in range(12):
     run(records, body)
     from click.testing import CliRunner
 
-    from warmwatch_monitor.cli import cli
+    from warmwatch_monitor.commands.cli import cli
 
     environ = {"COLUMNS": "200", "WARMWATCH_STATE": "off"}
     made = json.loads(
@@ -340,7 +340,7 @@ def test_step_1_does_not_include_an_evaluation_before_it(records: Path, body: st
     assert slot.compile.before_first_step_ns >= 2 * 50e6, "it compiled for two sizes"
     from click.testing import CliRunner
 
-    from warmwatch_monitor.cli import cli
+    from warmwatch_monitor.commands.cli import cli
 
     environ = {"COLUMNS": "200", "WARMWATCH_STATE": "off"}
     output = CliRunner().invoke(cli, ["report", "-v", "--dir", str(records)], env=environ).output

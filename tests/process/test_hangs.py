@@ -21,7 +21,7 @@ from support.records import wait_until
 from support.trainings import Training, run, training
 from warmwatch.shared.record import STACKS
 from warmwatch.shared.record.stack_file import Stacks, unpack_stacks
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.output.summary import details_of
 

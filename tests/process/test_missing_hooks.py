@@ -20,7 +20,7 @@ from support.torch_versions import TORCH, VERSION
 from support.trainings import environment, result_of
 from warmwatch.hooks import registry
 from warmwatch.shared.record import CATEGORIES, KINDS, PHASES, Slot
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.pipeline import slot_figures
 
 # The installers of GONE raise as if PyTorch lacked their hook points.

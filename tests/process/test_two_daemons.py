@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from support.daemon import daemon, daemon_process
 from support.records import wait_until
 from support.stepping import PATIENT, stepping
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 
 
 def rank(url: str) -> Any:

@@ -89,7 +89,7 @@ def _stop_clocks() -> None:
 
 
 def _printed(arguments: list[str]) -> str:
-    from warmwatch_monitor.cli import cli
+    from warmwatch_monitor.commands.cli import cli
 
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):

@@ -72,7 +72,7 @@ COMPILER = (
 )
 # what `warmwatch serve` and most commands import
 DAEMON = (
-    *("warmwatch", "warmwatch_monitor.server.command", "warmwatch_monitor.api.app"),
+    *("warmwatch", "warmwatch_monitor.server.command", "warmwatch_monitor.server.api.app"),
     *("uvicorn.protocols.http.h11_impl", "uvicorn.lifespan.on", "pynvml"),
     *("warmwatch_monitor.commands.check.command", "warmwatch_monitor.commands.modes.command"),
     *("warmwatch_monitor.commands.status", "warmwatch_monitor.commands.wait"),

@@ -21,8 +21,6 @@ from msgspec.structs import replace
 
 from warmwatch import __version__
 from warmwatch.shared.variables import unknown_variables
-from warmwatch_monitor.api.last_hour import SECONDS, History
-from warmwatch_monitor.api.last_hour_columns import columns
 from warmwatch_monitor.base.errors import OutputError, SourceError, UsageError
 from warmwatch_monitor.base.settings import (
     NO_SQLITE,
@@ -33,13 +31,15 @@ from warmwatch_monitor.base.settings import (
 )
 from warmwatch_monitor.client.answers import make_poller, settings_from
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
-from warmwatch_monitor.metrics.sender import Sender, make_sender
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import as_json, note, say
 from warmwatch_monitor.pipeline.poller import Poller
+from warmwatch_monitor.server.api.last_hour import SECONDS, History
+from warmwatch_monitor.server.api.last_hour_columns import columns
 from warmwatch_monitor.server.http_server import HttpServer
 from warmwatch_monitor.server.listening import listen, local_listener, resolved
 from warmwatch_monitor.server.logs import DaemonLog
+from warmwatch_monitor.server.sender import Sender, make_sender
 from warmwatch_monitor.server.service_manager import ServiceManager
 
 if TYPE_CHECKING:
@@ -248,8 +248,8 @@ def _serve(
     keeper: Keeper | None,
     log: DaemonLog | None,
 ) -> None:
-    from warmwatch_monitor.api.app import Api
-    from warmwatch_monitor.api.event_log import Recent
+    from warmwatch_monitor.server.api.app import Api
+    from warmwatch_monitor.server.api.event_log import Recent
 
     gc.freeze()  # imported objects; a poll makes thousands of values, and none is in a cycle
     gc.set_threshold(_VALUES_OF_A_POLL)

@@ -19,9 +19,9 @@ from support.values import replace
 from support.web import TOKEN, Authority, ask
 from warmwatch_monitor.base.access import Access
 from warmwatch_monitor.base.settings import parse_address
-from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client.daemon import Daemon
 from warmwatch_monitor.client.events import EventClient
+from warmwatch_monitor.commands.cli import cli
 
 
 @pytest.fixture(autouse=True)

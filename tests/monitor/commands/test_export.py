@@ -19,7 +19,7 @@ from support import reported as a
 from support.builders import EPOCH
 from support.records import warm, write_record
 from support.values import replace
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.export import tables, trace, write_csv
 from warmwatch_monitor.model.run_summary import RunSummary
 

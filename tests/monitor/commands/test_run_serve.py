@@ -20,7 +20,7 @@ from support.daemon import daemon_process, free_address
 from support.records import environment, wait_until, warm, write_record
 from support.web import Authority, ask
 from warmwatch_monitor.base.settings import DEFAULT_ADDRESS
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.run import write_link
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ from support.records import compiling, held, wait_until, warm, write_record
 from warmwatch.shared.record import STACKS
 from warmwatch.shared.record.stack_file import STACKS_LIMIT, Frame, Stacks, ThreadStack, pack_stacks
 from warmwatch_monitor.base.errors import SourceError
-from warmwatch_monitor.cli import cli
 from warmwatch_monitor.commands import py_spy
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.stacks import by_kernel, kernel_threads
 
 FRAMES = (Frame("flock", "filelock.py", 31), Frame("<module>", "train.py", 7))
@@ -311,7 +311,7 @@ def test_a_real_py_spy_sees_a_real_process() -> None:
 def test_stacks_are_in_no_answer_over_http(tmp_path: Path) -> None:
     """No module of the HTTP server, or of the sources it reads, imports the reader of stacks."""
     code = (
-        "import sys, warmwatch_monitor.api.app, warmwatch_monitor.pipeline.poller;"
+        "import sys, warmwatch_monitor.server.api.app, warmwatch_monitor.pipeline.poller;"
         "print(*sys.modules)"
     )
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()

@@ -36,10 +36,10 @@ from support.records import (
 from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import Slot
-from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client import answers
 from warmwatch_monitor.client import daemon as asking
 from warmwatch_monitor.commands import status as watching
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.status import _not_yet as not_yet
 
 

@@ -33,10 +33,10 @@ from support.values import replace
 from support.waiting import waiting
 from warmwatch.shared.record import Slot, StepCounts
 from warmwatch_monitor.base.errors import NoDaemonError, UnknownRunError
-from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client.daemon import Answer
 from warmwatch_monitor.commands import wait as wait_command
 from warmwatch_monitor.commands import wait as waiter
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.wait import Outcome, Wait
 from warmwatch_monitor.model import RankView
 

@@ -167,7 +167,7 @@ def test_an_empty_snapshot_is_sent() -> None:
 
 def test_without_the_option_the_monitor_imports_no_otlp_module() -> None:
     code = (
-        "import sys, warmwatch_monitor.server.command, warmwatch_monitor.api.app, uvicorn\n"
+        "import sys, warmwatch_monitor.server.command, warmwatch_monitor.server.api.app, uvicorn\n"
         "print([n for n in sys.modules if n.startswith(('opentelemetry.sdk',"
         " 'opentelemetry.exporter', 'opentelemetry.proto', 'warmwatch_monitor.metrics.otlp'))])"
     )

@@ -24,9 +24,9 @@ from support.values import replace
 from support.web import ask
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.reasons import plain
-from warmwatch_monitor.api import page_files
-from warmwatch_monitor.api.page_files import FILES
 from warmwatch_monitor.output.summary import details_of
+from warmwatch_monitor.server.api import page_files
+from warmwatch_monitor.server.api.page_files import FILES
 
 pytestmark = pytest.mark.slow
 

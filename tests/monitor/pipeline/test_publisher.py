@@ -19,12 +19,12 @@ from support.daemon import daemon
 from support.records import held, wait_until, warm, write_record
 from support.values import replace
 from warmwatch.shared.record import CompileCounts
-from warmwatch_monitor.api.app import Api
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import RecordReading, Refusal, Snapshot, SourceHealth
 from warmwatch_monitor.pipeline import assembly, judging, slowdown
 from warmwatch_monitor.pipeline.assembly import REFUSALS, REFUSALS_OF_A_KIND, bounded
 from warmwatch_monitor.pipeline.poller import Poller
+from warmwatch_monitor.server.api.app import Api
 
 GOOD = RecordReading(folder="good", slot=b.WARM, alive=True, pid=1)
 # No release writes these, and a reader that lets one through must not cost the others their answer.

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from support.daemon import completed, daemon_process
 from support.records import environment, wait_until
 from support.web import TOKEN, Authority, ask
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.server.guard import allowed_names, is_address, is_allowed
 
 pytestmark = pytest.mark.slow

@@ -23,8 +23,8 @@ from support.daemon import completed, daemon, daemon_process, status_of
 from support.records import compiling, environment, held, update, wait_until, warm, write_record
 from support.values import replace
 from warmwatch import __version__
-from warmwatch_monitor.api.event_log import Recent
 from warmwatch_monitor.model import Refusal, Snapshot, SourceHealth
+from warmwatch_monitor.server.api.event_log import Recent
 from warmwatch_monitor.server.logs import DaemonLog
 
 
@@ -117,7 +117,9 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-@pytest.mark.parametrize("module", ["warmwatch_monitor.api.app", "warmwatch_monitor.api.reference"])
+@pytest.mark.parametrize(
+    "module", ["warmwatch_monitor.server.api.app", "warmwatch_monitor.server.api.reference"]
+)
 def test_a_signal_that_an_import_swallows_also_stops_the_daemon(
     tmp_path: Path, module: str
 ) -> None:

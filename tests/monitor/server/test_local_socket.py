@@ -23,8 +23,8 @@ from support.web import TOKEN, Reply
 from warmwatch_monitor.base.access import Access
 from warmwatch_monitor.base.errors import DaemonError, NoDaemonError
 from warmwatch_monitor.base.settings import Address, load
-from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client.daemon import Daemon, connect
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.server.listening import local_listener
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")

@@ -22,8 +22,8 @@ from warmwatch.shared.record import Slot
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.base.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.base.settings import Settings, parse_address
-from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client.choice import choose
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import (
     Snapshot,

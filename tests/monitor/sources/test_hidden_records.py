@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from support.daemon import daemon_process
 from support.records import held, holder, wait_until, warm, write_record
 from support.web import ask
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.sources.records.source import RecordsSource
 
 REPLACED = "is another directory than before (a file system was mounted or unmounted there, or it"

@@ -20,8 +20,8 @@ from support.users import ALICE, DAEMON, MALLORY, Process, shared, someone, trai
 from warmwatch.shared import record
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.base.errors import UnknownRunError
-from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client import choice
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.model import Owner, RecordReading, Refusal
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.sources.listed import RECORDS, Readings

@@ -17,7 +17,7 @@ from support.records import compiling, held, wait_until, warm, write_record
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.base.clock import Clock
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Compiler, ProcessReading, RankView, RecordReading

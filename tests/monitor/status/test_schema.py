@@ -15,7 +15,6 @@ from support import builders as b
 from support import golden
 from support.values import replace
 from warmwatch.shared.record import Slot
-from warmwatch_monitor.api.cached import json_body
 from warmwatch_monitor.client.daemon import decoded
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import (
@@ -45,6 +44,7 @@ from warmwatch_monitor.model import (
     WorkerCompilations,
     WorkersMemory,
 )
+from warmwatch_monitor.server.api.cached import json_body
 from warmwatch_monitor.sources.fleet import assemble
 from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.schema import json_schema

@@ -18,7 +18,7 @@ from support.values import replace
 from warmwatch.shared import states
 from warmwatch.shared.verdict import judge
 from warmwatch_monitor.base.settings import load_history_settings
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.commands.report.wording import page
 from warmwatch_monitor.commands.status import exit_code

@@ -13,7 +13,7 @@ from support import builders as b
 from support import reported as a
 from support.values import replace
 from warmwatch_monitor.base.settings import load_history_settings
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model.run_summary import RunSummary
 

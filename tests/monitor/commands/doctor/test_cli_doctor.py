@@ -20,7 +20,7 @@ from support.records import held, live_slot, since_boot, wait_until, warm, write
 from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, Slot, StepCounts
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.doctor import checks
 from warmwatch_monitor.commands.doctor.compile_host import CompileHost, compile_host
 from warmwatch_monitor.commands.doctor.issue_report import reduced

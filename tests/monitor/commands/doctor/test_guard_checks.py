@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from support.stored_runs import rank, run_summary
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.doctor import guard_checks
 from warmwatch_monitor.commands.doctor.checks import Mark
 from warmwatch_monitor.commands.doctor.guard_checks import finding

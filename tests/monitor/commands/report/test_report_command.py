@@ -19,8 +19,8 @@ from support.builders import EPOCH
 from support.records import ended, held, update, warm, write_record
 from support.values import replace
 from warmwatch_monitor.base.settings import load_history_settings
-from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client import summaries
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.commands.report.command import cleaned, traced
 from warmwatch_monitor.commands.report.html import html

@@ -25,7 +25,7 @@ from support.terminal import terminal
 from support.values import replace
 from warmwatch.shared.states import State
 from warmwatch_monitor.base.errors import NoDaemonError
-from warmwatch_monitor.cli import cli
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.top.app import Top
 from warmwatch_monitor.commands.top.chart import Window
 from warmwatch_monitor.commands.top.detail import PANES, Shown, gpus, tabs

@@ -23,11 +23,11 @@ from support.screens import Screen, screen
 from support.terminal import terminal
 from support.training_standin import training
 from support.values import replace
-from warmwatch_monitor.api.cached import json_body
-from warmwatch_monitor.api.last_hour_columns import sample as sample_of
 from warmwatch_monitor.commands.top.samples import Update, with_sample
 from warmwatch_monitor.model import RankView
 from warmwatch_monitor.output.amounts import a_step
+from warmwatch_monitor.server.api.cached import json_body
+from warmwatch_monitor.server.api.last_hour_columns import sample as sample_of
 
 STATES = b.in_every_state()
 SIZE = (80, 24)

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 from click.testing import CliRunner
 
-from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client import answers
+from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.sources.fleet import prometheus
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from warmwatch_monitor.api.event_schema import (
+from warmwatch_monitor.server.api.event_schema import (
     EVENTS,
     EVENTS_DESCRIPTION,
     EVENTS_EXAMPLE,
     HISTORY_DESCRIPTION,
     HISTORY_EXAMPLE,
 )
-from warmwatch_monitor.api.parameters import (
+from warmwatch_monitor.server.api.parameters import (
     EventsParameters,
     HistoryParameters,
     NoParameters,

@@ -13,11 +13,11 @@ from msgspec import to_builtins
 
 from support import builders as b
 from support.values import replace
-from warmwatch_monitor.api import cached as bodies
-from warmwatch_monitor.api.app import Api
-from warmwatch_monitor.api.last_hour import SECONDS, History
-from warmwatch_monitor.api.last_hour_columns import columns, sample
 from warmwatch_monitor.model import Compilation, RankView, Snapshot
+from warmwatch_monitor.server.api import cached as bodies
+from warmwatch_monitor.server.api.app import Api
+from warmwatch_monitor.server.api.last_hour import SECONDS, History
+from warmwatch_monitor.server.api.last_hour_columns import columns, sample
 
 STATES = b.in_every_state()
 

@@ -10,9 +10,9 @@ import threading
 from collections import deque
 from typing import NamedTuple
 
-from warmwatch_monitor.api.cached import json_body
-from warmwatch_monitor.api.changes import Change, changes, has_runs, source_changes
 from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.server.api.cached import json_body
+from warmwatch_monitor.server.api.changes import Change, changes, has_runs, source_changes
 
 MOST = 8192
 MOST_BYTES = 8 << 20

@@ -10,10 +10,10 @@ from msgspec import to_builtins
 
 from warmwatch.shared.states import ENDED
 from warmwatch_monitor import metrics as series
-from warmwatch_monitor.api.cached import Body, SnapshotCache, json_body
-from warmwatch_monitor.api.waiters import Gone, Waiters, Wanted
 from warmwatch_monitor.base.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.model import Snapshot, incomplete
+from warmwatch_monitor.server.api.cached import Body, SnapshotCache, json_body
+from warmwatch_monitor.server.api.waiters import Gone, Waiters, Wanted
 from warmwatch_monitor.status.document import chosen, reached, status
 from warmwatch_monitor.status.goals import END_GOALS, LONGEST_WAIT_SECONDS, is_about, is_reached
 from warmwatch_monitor.status.schema.status import Status

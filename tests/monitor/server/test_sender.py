@@ -5,8 +5,8 @@ from __future__ import annotations
 from support import builders as b
 from support.records import wait_until
 from support.values import replace
-from warmwatch_monitor.metrics.sender import Sender
 from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.server.sender import Sender
 
 
 class Outbox:

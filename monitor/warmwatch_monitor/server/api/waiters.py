@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from starlette.types import Receive
 
-from warmwatch_monitor.api.cached import Body
 from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.server.api.cached import Body
 
 POLL_SECONDS = 0.05
 _AT_ONCE = 25

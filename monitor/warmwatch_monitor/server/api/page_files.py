@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-from warmwatch_monitor.api.cached import Body
+from warmwatch_monitor.server.api.cached import Body
 
 _SCRIPT, _STYLE = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
 # file -> media type; no other file is sent

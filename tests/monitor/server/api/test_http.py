@@ -16,12 +16,12 @@ from support import builders as b
 from support.values import replace
 from warmwatch.shared.states import State
 from warmwatch_monitor import metrics
-from warmwatch_monitor.api import answers
-from warmwatch_monitor.api.app import Api
-from warmwatch_monitor.api.cached import Body, SnapshotCache, json_body
-from warmwatch_monitor.api.reference import page
-from warmwatch_monitor.api.waiters import GoneError, Waiters, Wanted
 from warmwatch_monitor.model import Snapshot, SourceHealth
+from warmwatch_monitor.server.api import answers
+from warmwatch_monitor.server.api.app import Api
+from warmwatch_monitor.server.api.cached import Body, SnapshotCache, json_body
+from warmwatch_monitor.server.api.reference import page
+from warmwatch_monitor.server.api.waiters import GoneError, Waiters, Wanted
 
 STATES = b.in_every_state()
 
@@ -65,8 +65,8 @@ def test_a_slow_answer_is_reused_for_later_snapshots(
 ) -> None:
     """For ten times as long as it took, so that one client cannot delay the others."""
     cpu, now = [0.0], [100.0]
-    monkeypatch.setattr("warmwatch_monitor.api.cached.time.thread_time", lambda: cpu[0])
-    monkeypatch.setattr("warmwatch_monitor.api.cached.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("warmwatch_monitor.server.api.cached.time.thread_time", lambda: cpu[0])
+    monkeypatch.setattr("warmwatch_monitor.server.api.cached.time.monotonic", lambda: now[0])
     cache, made = SnapshotCache(), iter(range(100))
 
     def answer(seconds: float) -> int:

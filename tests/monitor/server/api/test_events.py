@@ -19,8 +19,8 @@ from support.daemon import daemon, daemon_process
 from support.records import wait_until
 from support.training_standin import training
 from support.web import TOKEN, ask
-from warmwatch_monitor.api.event_log import Recent, Wanted
-from warmwatch_monitor.api.events import Events
+from warmwatch_monitor.server.api.event_log import Recent, Wanted
+from warmwatch_monitor.server.api.events import Events
 
 Event = dict[str, Any]
 _OF_THE_MACHINE = "source"  # one that is read for the first time may come between

@@ -17,8 +17,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from warmwatch_monitor.api import page_files, reference
-from warmwatch_monitor.api.answers import (
+from warmwatch_monitor.base.errors import UnknownRunError
+from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.server.api import page_files, reference
+from warmwatch_monitor.server.api.answers import (
     RETRY,
     Answers,
     OnRequest,
@@ -27,22 +29,20 @@ from warmwatch_monitor.api.answers import (
     readiness,
     status_of,
 )
-from warmwatch_monitor.api.cached import Body, json_body, json_body_of_many
-from warmwatch_monitor.api.event_log import Recent, Wanted
-from warmwatch_monitor.api.events import Events
-from warmwatch_monitor.api.last_hour import History
-from warmwatch_monitor.api.last_hour_columns import columns, sample
-from warmwatch_monitor.api.openapi import document
-from warmwatch_monitor.api.parameters import (
+from warmwatch_monitor.server.api.cached import Body, json_body, json_body_of_many
+from warmwatch_monitor.server.api.event_log import Recent, Wanted
+from warmwatch_monitor.server.api.events import Events
+from warmwatch_monitor.server.api.last_hour import History
+from warmwatch_monitor.server.api.last_hour_columns import columns, sample
+from warmwatch_monitor.server.api.openapi import document
+from warmwatch_monitor.server.api.parameters import (
     EventsParameters,
     HistoryParameters,
     InvalidError,
     StatusParameters,
     parsed,
 )
-from warmwatch_monitor.api.waiters import GoneError, StoppingError, disconnected
-from warmwatch_monitor.base.errors import UnknownRunError
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.server.api.waiters import GoneError, StoppingError, disconnected
 
 _NO_PATH = (
     "no such path; the paths are /, /status, /metrics, /events, /history, /-/healthy, /-/ready and "

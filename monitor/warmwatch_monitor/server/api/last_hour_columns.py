@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from msgspec import convert
 from msgspec.structs import asdict
 
-from warmwatch_monitor.api.last_hour import (
+from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
+from warmwatch_monitor.server.api.last_hour import (
     GPU_COLUMNS,
     PAUSE_NAMES,
     PHASE_NAMES,
@@ -23,7 +24,6 @@ from warmwatch_monitor.api.last_hour import (
     Series,
     cut,
 )
-from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
 from warmwatch_monitor.status.run import compilation
 from warmwatch_monitor.status.schema.events import (
     SampledGpu,

@@ -17,8 +17,8 @@ from support.records import compiling, environment, held, warm, write_record
 from warmwatch import __version__
 from warmwatch_monitor.base.errors import UsageError
 from warmwatch_monitor.base.settings import SWITCHES, load
-from warmwatch_monitor.cli import COMMANDS, GROUPS, cli
 from warmwatch_monitor.client.completion import MODES
+from warmwatch_monitor.commands.cli import COMMANDS, GROUPS, cli
 from warmwatch_monitor.commands.modes.table import NAMES
 
 PYTHON = [sys.executable, "-m", "warmwatch_monitor"]
