@@ -27,10 +27,9 @@ from warmwatch_monitor.history.comparability import (
 from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import start_of_record, what_of
-from warmwatch_monitor.model import Death, GpuReading, RankHistory, RecordReading
+from warmwatch_monitor.model import Death, GpuReading, RankHistory, RecordReading, owned
 from warmwatch_monitor.model.budgets import HISTORY_SHARE
 from warmwatch_monitor.model.run_summary import RunSummary
-from warmwatch_monitor.pipeline.runs import owned
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
 
 T = TypeVar("T")

@@ -106,6 +106,7 @@ if TYPE_CHECKING:
         began_launch,
         families,
         last_sign_ns,
+        owned,
     )
     from warmwatch_monitor.model.snapshot import (
         RankView,

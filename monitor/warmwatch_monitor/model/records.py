@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -22,6 +22,7 @@ from warmwatch_monitor.model.journal import (
     Recompile,
     Spill,
 )
+from warmwatch_monitor.model.machine import GpuReading
 
 FEWEST_STEPS = 10  # clean steps; a mean of fewer is too noisy
 
@@ -323,3 +324,31 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
             slot = slot._replace(compile=with_exit_code(slot.compile, death.exit_code))
         gone_ns = self.gone_ns or death.at_ns
         return replace(self, death=death, slot=slot, gone_ns=gone_ns)
+
+
+def _by_uuid(gpus: Iterable[GpuReading]) -> dict[str, GpuReading]:
+    """Devices by uuid, with and without the prefix, which differs between CUDA and NVML."""
+    devices: dict[str, GpuReading] = {}
+    for gpu in gpus:
+        devices[gpu.uuid] = gpu
+        devices.setdefault(_bare(gpu.uuid), gpu)
+    return devices
+
+
+def owned(
+    readings: Iterable[RecordReading], gpus: Iterable[GpuReading]
+) -> dict[str, tuple[GpuReading, ...]]:
+    """By record, the devices that its rank reports, of those that are known here."""
+    devices = _by_uuid(gpus)
+    return {reading.folder: _used(reading, devices) for reading in readings}
+
+
+def _used(reading: RecordReading, devices: Mapping[str, GpuReading]) -> tuple[GpuReading, ...]:
+    """The devices that the rank reports, of those that are known here."""
+    uuids = reading.slot.identity.gpus
+    generator = (devices.get(uuid) or devices.get(_bare(uuid)) for uuid in uuids)
+    return tuple(gpu for gpu in generator if gpu is not None)
+
+
+def _bare(uuid: str) -> str:
+    return uuid.removeprefix("MIG-").removeprefix("GPU-")

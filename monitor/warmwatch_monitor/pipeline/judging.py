@@ -33,6 +33,7 @@ from warmwatch_monitor.model import (
     Refusal,
     RunView,
     Slower,
+    owned,
 )
 from warmwatch_monitor.model.causes import surroundings_of
 from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
@@ -49,7 +50,6 @@ from warmwatch_monitor.pipeline.runs import (
     earlier_starts,
     group,
     numbered_conflicts,
-    owned,
 )
 
 if TYPE_CHECKING:

@@ -32,10 +32,10 @@ from warmwatch.shared.record import (
     StepCounts,
     Warmup,
 )
-from warmwatch_monitor.model import GpuReading, ProcessReading, RecordReading
+from warmwatch_monitor.model import GpuReading, ProcessReading, RecordReading, owned
 from warmwatch_monitor.model.machine import WORKING_RATIO
 from warmwatch_monitor.pipeline.energy import is_present
-from warmwatch_monitor.pipeline.runs import compiling_children, owned
+from warmwatch_monitor.pipeline.runs import compiling_children
 
 _PHASE, _KIND = PHASES.index("outside"), KINDS.index("outside")
 _SHORT_PAUSE_NS = 5 * 10**9  # between two compilers of one build: the tree is read every 2 s

@@ -334,34 +334,6 @@ def ended_together(readings: Sequence[RecordReading]) -> bool | None:
     return max(numbers) - min(numbers) <= _TOGETHER_NS
 
 
-def _by_uuid(gpus: Iterable[GpuReading]) -> dict[str, GpuReading]:
-    """Devices by uuid, with and without the prefix, which differs between CUDA and NVML."""
-    devices: dict[str, GpuReading] = {}
-    for gpu in gpus:
-        devices[gpu.uuid] = gpu
-        devices.setdefault(_bare(gpu.uuid), gpu)
-    return devices
-
-
-def owned(
-    readings: Iterable[RecordReading], gpus: Iterable[GpuReading]
-) -> dict[str, tuple[GpuReading, ...]]:
-    """By record, the devices that its rank reports, of those that are known here."""
-    devices = _by_uuid(gpus)
-    return {reading.folder: _used(reading, devices) for reading in readings}
-
-
-def _used(reading: RecordReading, devices: Mapping[str, GpuReading]) -> tuple[GpuReading, ...]:
-    """The devices that the rank reports, of those that are known here."""
-    uuids = reading.slot.identity.gpus
-    generator = (devices.get(uuid) or devices.get(_bare(uuid)) for uuid in uuids)
-    return tuple(gpu for gpu in generator if gpu is not None)
-
-
-def _bare(uuid: str) -> str:
-    return uuid.removeprefix("MIG-").removeprefix("GPU-")
-
-
 def compiled_ns(reading: RecordReading, now_ns: int) -> int:
     """The latest moment at which a living rank compiled; 0 if there is none."""
     compile = reading.slot.compile
