@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from support import slots
-from support.daemon import completed, daemon, status_of
+from support.daemon import completed, daemon, daemon_process, status_of
 from support.records import wait_until
 from support.trainings import Training, training
 from warmwatch.shared.record import KINDS, PHASES
+from warmwatch_monitor.base.settings import HistorySettings
+from warmwatch_monitor.history.store import Store
 
 # The kernel names a process after its script. It works for as long as its last argument exists.
 COMPILER = '#!/bin/sh\nfor file; do :; done\nwhile [ -e "$file" ]; do :; done\n'
@@ -107,6 +109,36 @@ def test_a_daemon_reports_a_compiler_below_a_training_that_waits(records: Path, 
         spent = rank(url)["compile"]["phase_seconds"]["outside"]
         assert 1 < spent < time.time() - began
         assert rank(url)["compile"]["seconds"] >= spent
+
+
+def test_a_restarted_daemon_answers_as_the_killed_one_did(records: Path) -> None:
+    """Only a daemon sees these builds, so it writes each to the history as soon as it is over."""
+    settings = HistorySettings(directory=str(records.parent / "state"))
+    words = ("--dir", str(records), "--interval", "0.05")
+
+    def answer(url: str) -> Any:
+        one = rank(url)
+        compile = [one["compile"][name] for name in ("seconds", "phase_seconds", "compilations")]
+        return compile, *(one[name] for name in ("state", "clean_steps", "warmup", "long_steps"))
+
+    with building(records, BUILDS["system"]) as started:
+        with daemon_process(*words, WARMWATCH_STATE=settings.directory) as (process, url):
+            wait_until(lambda: bool(status_of(url)["runs"]) and rank(url)["state"] == "warm")
+            started.go()
+            wait_until(lambda: rank(url)["state"] == "recompiling")
+            wait_until(lambda: gauge(metrics(url), 'compile_seconds_total{phase="outside"') > 1)
+            (records.parent / "busy").unlink()
+            started.reach("built")
+            for n in range(3):
+                started.go()
+                started.reach(f"step {n}")
+            wait_until(lambda: (rank(url)["steps"], rank(url)["state"]) == (9, "recompiling"))
+            before = answer(url)
+            assert rank(url)["compile"]["phase_seconds"]["outside"] > 1
+            wait_until(lambda: any(one.outside for one in Store(settings).seen().values()))
+            process.kill()
+        with daemon(records, WARMWATCH_STATE=settings.directory) as url:
+            wait_until(lambda: answer(url) == before)
 
 
 @pytest.mark.parametrize(

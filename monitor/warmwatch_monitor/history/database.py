@@ -100,6 +100,7 @@ CREATE TABLE ranks (
   answer TEXT NOT NULL,
   first_step_bytes INTEGER,
   death TEXT,
+  outside TEXT,
   PRIMARY KEY (id, rank)
 )
 """

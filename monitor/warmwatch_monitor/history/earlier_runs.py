@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from warmwatch_monitor.base.errors import SourceError, StoreError
 from warmwatch_monitor.history.comparability import (
@@ -27,7 +28,7 @@ from warmwatch_monitor.history.comparability import (
 from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import start_of_record, what_of
-from warmwatch_monitor.model import Death, GpuReading, RankHistory, RecordReading, owned
+from warmwatch_monitor.model import GpuReading, RankHistory, RecordReading, owned
 from warmwatch_monitor.model.budgets import HISTORY_SHARE
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
@@ -37,6 +38,7 @@ T = TypeVar("T")
 MOST = 5  # earlier runs that are compared with one
 _LISTED, _LOADED = 40, 10  # runs of its name that are listed and loaded to find those
 _MOST_CALLS = 20  # of torch.compile: a loop may call it at each step
+_NOTHING = RankHistory()
 
 
 class _Cached(Struct, frozen=True):
@@ -69,38 +71,40 @@ class EarlierRuns:
         self._store, self._is_due, self._within = store, is_due, within
         self._rests_until = float("-inf")
         self._cache: dict[str, _Cached] = {}
-        self._deaths: Mapping[tuple[str, int, float], Death] | None = None
-        self._killed: dict[str, RankHistory] = {}
+        self._seen: Mapping[tuple[str, int, float], RankHistory] | None = None
+        self._before: dict[str, RankHistory] = {}
 
     def read(
         self, records: Iterable[RecordReading], gpus: Iterable[GpuReading]
     ) -> Mapping[str, RankHistory]:
         """The results by record folder, of records that are or were due. Raises SourceError."""
-        # also of those that reported an end: a launcher may have killed them, after another died
-        gone = (record for record in records if not record.alive and record.death is None)
-        killed = self._with_deaths(gone)
+        records = tuple(records)
+        before = self._seen_before(records)
         records = [record for record in records if record.alive]
         used = owned(records, gpus)
         there = {record.folder for record in records}
         self._cache = {folder: cached for folder, cached in self._cache.items() if folder in there}
         if time.monotonic() >= self._rests_until:
             self._query([record for record in records if self._is_due(record)], used)
-        return killed | {folder: cached.known for folder, cached in self._cache.items()}
+        for folder, cached in self._cache.items():
+            outside = before.get(folder, _NOTHING).outside
+            before[folder] = replace(cached.known, outside=outside)
+        return before
 
-    def _with_deaths(self, records: Iterable[RecordReading]) -> dict[str, RankHistory]:
-        """What killed the processes of ``records`` before this daemon started.
+    def _seen_before(self, records: Iterable[RecordReading]) -> dict[str, RankHistory]:
+        """What daemons saw of ``records`` before this one started: signals, builds below a rank.
 
         Queried once: what happens later, this daemon sees.
         """
-        histories, self._killed = self._killed, {}
+        histories, self._before = self._before, {}
         for record in records:
-            if self._deaths is None:
-                self._deaths = _explained(self._store.deaths)
+            if self._seen is None:
+                self._seen = _explained(self._store.seen)
             if record.folder not in histories:
                 key = start_of_record(record), record.slot.identity.rank, _attached(record)
-                histories[record.folder] = RankHistory(death=self._deaths.get(key))
-            self._killed[record.folder] = histories[record.folder]
-        return dict(self._killed)
+                histories[record.folder] = self._seen.get(key, _NOTHING)
+            self._before[record.folder] = histories[record.folder]
+        return {folder: seen for folder, seen in self._before.items() if seen is not _NOTHING}
 
     def _query(self, due: list[RecordReading], used: Mapping[str, tuple[GpuReading, ...]]) -> None:
         keys = {item.folder: _key(item, used[item.folder]) for item in due}

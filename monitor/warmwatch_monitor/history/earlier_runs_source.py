@@ -26,8 +26,8 @@ def earlier_runs_source(
 ) -> tuple[Source[Any], ...]:
     """The source; empty if the history is off.
 
-    It is queried for runs that compile, and for ends that a daemon saw and the record does not
-    tell. ``late``: also for runs that are warm, as a daemon does.
+    It is queried for runs that compile, and for what a daemon saw and the record does not tell:
+    signals, and builds that a step waited for. ``late``: for all runs, as a daemon does.
     """
     if settings.directory is None:
         return ()
@@ -41,7 +41,7 @@ def earlier_runs_source(
     def read(others: Readings) -> Mapping[str, RankHistory]:
         reading = others.of(RECORDS)
         records = reading.records if reading else ()
-        if not made and not any(is_due(record) or record.is_unexplained for record in records):
+        if not (made or late or any(is_due(one) or one.is_unexplained for one in records)):
             return {}
         if not made:
             from warmwatch_monitor.history.earlier_runs import EarlierRuns

@@ -48,10 +48,10 @@ _STOP_SECONDS = 3.0
 
 
 class _Written(Struct, frozen=True):
-    """When a run was last written, on the monotonic clock, and what was known of its end."""
+    """When a run was last written, on the monotonic clock, and what was known of it."""
 
     at: float
-    end: Hashable
+    known: Hashable
 
 
 class Keeper:
@@ -108,7 +108,7 @@ class Keeper:
 
     def _is_due(self, run: RunView, now: float) -> bool:
         before = self._written.get(id_of(run))
-        if before is None or before.end != _end(run):
+        if before is None or before.known != _known(run):
             return True
         return bool(run.living) and now - before.at >= _LIVING_SECONDS
 
@@ -151,7 +151,7 @@ class Keeper:
             self._rests_until = now + (time.thread_time() - began) / HISTORY_SHARE
         for run in done:
             if (id := id_of(run)) not in refused:  # only refused runs are retried
-                self._written[id] = _Written(now, _end(run))
+                self._written[id] = _Written(now, _known(run))
 
     def _written_at(self, run: RunView) -> float:
         before = self._written.get(id_of(run))
@@ -179,10 +179,11 @@ def _all_runs(snapshot: Snapshot) -> tuple[RunView, ...]:
     return (*snapshot.runs, *snapshot.earlier_starts)
 
 
-def _end(run: RunView) -> Hashable:
-    """What is known of its end, which may arrive in parts; ``None`` while it runs."""
+def _known(run: RunView) -> Hashable:
+    """What is written as soon as it changes: its end, which may arrive in parts, and builds that a
+    restarted daemon cannot see any more."""
     if run.living:
-        return None
+        return sum(view.record.outside.ended for view in run.ranks if view.record.outside)
     return tuple(
         (view.judgement.state, view.figures.life.exit_code, view.oom_killed) for view in run.ranks
     )

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import Any, TypedDict
 
 import msgspec
+from msgspec import Struct
 
 from warmwatch.shared.states import State
-from warmwatch_monitor.model import Death
+from warmwatch_monitor.model import Death, Outside
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
 from warmwatch_monitor.output.states import recompiles
 
@@ -71,6 +72,7 @@ def rank_rows(summary: RunSummary) -> list[dict[str, Any]]:
             "left_out": rank.left_out,
             "first_step_bytes": rank.first_step_bytes,
             "death": None if rank.death is None else _text(rank.death),
+            "outside": None if rank.outside is None else _text(rank.outside),
             "answer": _text(rank.answer),
         }
         for rank in summary.ranks
@@ -163,7 +165,7 @@ def summary_of(
                     "compiled": by_rank.get(row["rank"], ()),
                     "left_out": row["left_out"],
                     "first_step_bytes": row["first_step_bytes"],
-                    "death": None if row["death"] is None else death_of(row["death"]),
+                    **seen_of(row),
                     "samples": of_ranks.get(row["rank"]),
                 }
                 for row in ranks
@@ -174,12 +176,16 @@ def summary_of(
     )
 
 
+_SEEN: Mapping[str, type[Struct]] = {"death": Death, "outside": Outside}
 _OF_RUN = ("id", "start", "run", "owner", "host", "began", "ended", "seen", "state", "summary")
 
 
-def death_of(text: str) -> Death:
-    """What killed a rank."""
-    return msgspec.json.decode(text, type=Death)
+def seen_of(row: Row) -> dict[str, Any]:
+    """What a daemon saw of a rank, and its record does not have."""
+    return {
+        name: None if row[name] is None else msgspec.json.decode(row[name], type=kind)
+        for name, kind in _SEEN.items()
+    }
 
 
 def _answer(text: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from warmwatch_monitor.base.settings import HistorySettings
 from warmwatch_monitor.history import rows
 from warmwatch_monitor.history.database import Database, transaction
 from warmwatch_monitor.history.listing import Listed, RunQuery, count, listed, readable
-from warmwatch_monitor.model import Death
+from warmwatch_monitor.model import RankHistory
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
 
 _MOST_PERIODS = 16  # in which a rank was slower, as many as a daemon keeps
@@ -69,6 +69,7 @@ def _rank(before: RankSummary | None, now: RankSummary) -> RankSummary:
         samples=before.samples if now.samples is None else now.samples,
         first_step_bytes=before.first_step_bytes if gone else now.first_step_bytes,
         death=now.death or before.death,
+        outside=now.outside or before.outside,
     )
 
 
@@ -204,16 +205,16 @@ class Store:
         with self._database.reading() as connection:
             return {id for id in ids if _state(connection, id) in ENDED_STATES}
 
-    def deaths(self) -> Mapping[tuple[str, int, float], Death]:
-        """What killed ranks, by start of their run, rank, and when they attached."""
-        deaths: dict[tuple[str, int, float], Death] = {}
+    def seen(self) -> Mapping[tuple[str, int, float], RankHistory]:
+        """What daemons saw of ranks, by start of their run, rank, and when they attached."""
+        seen: dict[tuple[str, int, float], RankHistory] = {}
         with self._database.reading() as connection:
-            for row in connection.execute(_DEATHS):
+            for row in connection.execute(_SEEN):
                 # ``load`` of that run raises it
                 with suppress(rows.RowError), rows.of_run(row["id"]):
-                    death = rows.death_of(row["death"])
-                    deaths[row["start"], row["rank"], row["attached"]] = death
-        return deaths
+                    history = RankHistory(**rows.seen_of(row))
+                    seen[row["start"], row["rank"], row["attached"]] = history
+        return seen
 
     def listed(self, query: RunQuery = RunQuery()) -> list[Listed]:  # noqa: B008 - frozen
         """The matching runs, newest first."""
@@ -253,8 +254,9 @@ def _today(connection: sqlite3.Connection) -> float | None:
     return None if row is None else min(time.time(), float(row["seen"]))
 
 
-_DEATHS = """
-SELECT id, start, rank, attached, death FROM ranks JOIN runs USING (id) WHERE death NOTNULL
+_SEEN = """
+SELECT id, start, rank, attached, death, outside FROM ranks JOIN runs USING (id)
+WHERE death NOTNULL OR outside NOTNULL
 """
 _EVICT = """
 DELETE FROM runs WHERE id IN (

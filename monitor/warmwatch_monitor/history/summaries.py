@@ -195,6 +195,7 @@ def _rank(
         samples=samples,
         first_step_bytes=parsed.first_step_bytes,
         death=death and replace(death, out_of_memory=view.oom_killed),
+        outside=view.record.outside,
     )
 
 

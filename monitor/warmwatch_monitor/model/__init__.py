@@ -98,6 +98,7 @@ if TYPE_CHECKING:
         CacheBypass,
         Death,
         FunctionCost,
+        Outside,
         Owner,
         Recordings,
         RecordReading,

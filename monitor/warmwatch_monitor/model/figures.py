@@ -30,7 +30,7 @@ from warmwatch_monitor.figures.training import (
 )
 from warmwatch_monitor.figures.units import Epoch, Seconds
 from warmwatch_monitor.model.journal import Compilation, CompileTarget
-from warmwatch_monitor.model.records import Death, Journaled
+from warmwatch_monitor.model.records import Death, Journaled, Outside
 from warmwatch_monitor.model.steps import Steps, Warmups, Worth
 
 
@@ -289,9 +289,10 @@ class RankHistory(Struct, frozen=True, kw_only=True):
     Attributes:
         same: the first warm-ups of those that compiled the same under the same conditions.
         warmup_seconds: of the first warm-ups of all comparable ones.
-        death: of its process, as an earlier daemon saw it.
+        death, outside: of its process, as an earlier daemon saw them.
     """
 
     same: tuple[EarlierWarmup, ...] = ()
     warmup_seconds: tuple[float, ...] = ()
     death: Death | None = None
+    outside: Outside | None = None

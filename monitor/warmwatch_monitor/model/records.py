@@ -256,6 +256,32 @@ class WorkerCompilations(Struct, frozen=True, kw_only=True):
         return self.processes > self.at_once
 
 
+class Outside(Struct, frozen=True, kw_only=True):
+    """Builds below a rank that its agent could not record, as the process tree has shown them.
+
+    Attributes:
+        ended: builds that are over. total_ns: their length. longest_ns: of the longest.
+        since_ns: begin of the build in progress; 0 if there is none. seen_ns: when a busy compiler
+        was last seen, without activity of the rank's own. began_ns, ended_ns: of the last one that
+        is over.
+        steps: the number of steps at its time. before: for each build that is over, the steps
+        before it, newest first.
+        stretch_ns: begin of the first build since the last step. before_ns: length of those before.
+    """
+
+    ended: int = 0
+    total_ns: int = 0
+    longest_ns: int = 0
+    since_ns: int = 0
+    seen_ns: int = 0
+    began_ns: int = 0
+    ended_ns: int = 0
+    steps: int = 0
+    before: tuple[int, ...] = ()
+    stretch_ns: int = 0
+    before_ns: int = 0
+
+
 class RecordReading(Journaled, frozen=True, kw_only=True):
     """One record as it was read.
 
@@ -277,6 +303,7 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
         polls: until then sums and lists of its lines are incomplete. skipped_bytes: never read.
         workers: what the workers of its DataLoaders compile; ``None`` if none has compiled.
         this_boot: whether its times are of this machine's boot.
+        outside: what ``slot`` has of builds that only the process tree shows.
     """
 
     folder: str
@@ -299,6 +326,7 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
     skipped_bytes: int = 0
     workers: WorkerCompilations | None = None
     this_boot: bool = True
+    outside: Outside | None = None
 
     @property
     def start(self) -> tuple[str, int]:
@@ -314,8 +342,8 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
 
     @property
     def is_unexplained(self) -> bool:
-        """Whether its process ended without an exit record, and the kernel reported nothing."""
-        return not (self.alive or self.death or self.slot.compile.end_code)
+        """Whether a daemon may have seen more: how it ended, or a build in a long step."""
+        return bool(self.long_steps) or not (self.alive or self.death or self.slot.compile.end_code)
 
     def with_death(self, death: Death) -> RecordReading:
         """The same of a process that wrote no exit status, and ended like this."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, field
 
 from warmwatch_monitor.model.journal import CompileTarget, Wrapping
-from warmwatch_monitor.model.records import Death
+from warmwatch_monitor.model.records import Death, Outside
 
 FARTHEST = 2**37  # seconds: every calendar can show this date
 Epoch = Annotated[float, Meta(ge=0, le=FARTHEST)]
@@ -112,7 +112,7 @@ class RankSummary(Struct, frozen=True, kw_only=True):
     all compilations of its journal, in order. ``left_out``: how many others there were,
     beyond the limits of the journal or the history. ``samples``: ``None`` without a daemon.
     ``first_step_bytes``: the most that CUDA's allocator had handed out when the first step ended.
-    ``death``: the signal that killed it, if a daemon saw that.
+    ``death``, ``outside``: the signal that killed it, and builds below it, if a daemon saw them.
     """
 
     rank: int
@@ -122,6 +122,7 @@ class RankSummary(Struct, frozen=True, kw_only=True):
     samples: Samples | None = None
     first_step_bytes: int | None = None
     death: Death | None = None
+    outside: Outside | None = None
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):

@@ -246,7 +246,12 @@ class Judging:
     def _judge(self, records: Collection[RecordReading], others: OtherReadings) -> _Judged:
         """Changes no state for the next poll, so that a caller can discard it if it raises."""
         records = self._outside.of(
-            records, others.processes, others.gpus, others.now_ns, others.read_ns
+            records,
+            others.processes,
+            others.gpus,
+            others.now_ns,
+            others.read_ns,
+            others.histories,
         )
         records, names = numbered_conflicts(records, self._names)
         used = owned(records, others.gpus)

@@ -18,8 +18,8 @@ verdict, figures and sentences have one input, and no second rule for such activ
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared import record, verdict
@@ -32,7 +32,14 @@ from warmwatch.shared.record import (
     StepCounts,
     Warmup,
 )
-from warmwatch_monitor.model import GpuReading, ProcessReading, RecordReading, owned
+from warmwatch_monitor.model import (
+    GpuReading,
+    Outside,
+    ProcessReading,
+    RankHistory,
+    RecordReading,
+    owned,
+)
 from warmwatch_monitor.model.machine import WORKING_RATIO
 from warmwatch_monitor.pipeline.energy import is_present
 from warmwatch_monitor.pipeline.runs import compiling_children
@@ -42,33 +49,8 @@ _SHORT_PAUSE_NS = 5 * 10**9  # between two compilers of one build: the tree is r
 _SHORTEST_NS = 10**9  # a compiler that ran for a moment is no build that a training waits for
 
 
-class Outside(Struct, frozen=True, kw_only=True):
-    """What the process tree has shown of one record so far.
-
-    Attributes:
-        ended: builds that are over. total_ns: their length. longest_ns: of the longest.
-        since_ns: begin of the build in progress; 0 if there is none. seen_ns: when a busy compiler
-        was last seen, without activity of the rank's own. began_ns, ended_ns: of the last one that
-        is over.
-        steps: the number of steps at its time. before: for each build that is over, the steps
-        before it, newest first.
-        stretch_ns: begin of the first build since the last step. before_ns: length of those before.
-    """
-
-    ended: int = 0
-    total_ns: int = 0
-    longest_ns: int = 0
-    since_ns: int = 0
-    seen_ns: int = 0
-    began_ns: int = 0
-    ended_ns: int = 0
-    steps: int = 0
-    before: tuple[int, ...] = ()
-    stretch_ns: int = 0
-    before_ns: int = 0
-
-
 NOTHING = Outside()
+_NO_HISTORIES: Mapping[str, RankHistory] = MappingProxyType({})
 
 
 class OutsideActivity:
@@ -87,19 +69,31 @@ class OutsideActivity:
         gpus: Sequence[GpuReading],
         now_ns: int,
         read_ns: int | None = None,
+        histories: Mapping[str, RankHistory] = _NO_HISTORIES,
     ) -> list[RecordReading]:
-        """``records``, read at ``read_ns``, with it. :meth:`keep` ends the poll."""
+        """``records``, read at ``read_ns``, with it. :meth:`keep` ends the poll.
+
+        ``histories``: what an earlier daemon saw of them.
+        """
         self._next = {}
         children = compiling_children(records)
         compile = any(process.compiling for process in processes.values()) or any(
             record.workers and record.workers.since_ns for record in records
         )
-        if not (self._known or compile or children):
+        before = {folder: history.outside for folder, history in histories.items()}
+        if not (self._known or compile or children or any(before.values())):
             return list(records)
         used = owned(records, gpus)
         times = now_ns, now_ns if read_ns is None else read_ns
         return [
-            self._one(record, children.get(record.folder), processes, used[record.folder], *times)
+            self._one(
+                record,
+                self._so_far(record.folder, before.get(record.folder)),
+                children.get(record.folder),
+                processes,
+                used[record.folder],
+                *times,
+            )
             for record in records
         ]
 
@@ -109,9 +103,15 @@ class OutsideActivity:
         self._known = {k: v for k, v in known.items() if is_present(k, present)}
         self._made = {k: v for k, v in self._made.items() if k in self._known}
 
+    def _so_far(self, folder: str, before: Outside | None) -> Outside:
+        """``before``: of an earlier daemon, which this one may read after its first polls."""
+        known = self._known.get(folder, NOTHING)
+        return before if before and (known is NOTHING or known.ended < before.ended) else known
+
     def _one(
         self,
         reading: RecordReading,
+        outside: Outside,
         child: RecordReading | None,
         processes: Mapping[int, ProcessReading],
         gpus: Sequence[GpuReading],
@@ -120,7 +120,6 @@ class OutsideActivity:
     ) -> RecordReading:
         process = None if reading.pid is None else processes.get(reading.pid)
         median = record.median_ns(record.recent_lengths(reading.slot.recent))
-        outside = self._known.get(reading.folder, NOTHING)
         now = follow(outside, reading, child, process, gpus, median, now_ns, read_ns)
         if now is NOTHING:
             return reading
@@ -239,7 +238,8 @@ def with_outside(reading: RecordReading, outside: Outside, read_ns: int) -> Reco
     counts = _in_stretch(counts, slot, outside)
     held = {before + 1 for before in outside.before}
     long_steps = tuple(step for step in reading.long_steps if step.step not in held)
-    return replace(reading, slot=slot._replace(compile=counts), long_steps=long_steps)
+    slot = slot._replace(compile=counts)
+    return replace(reading, slot=slot, long_steps=long_steps, outside=outside)
 
 
 def _in_stretch(counts: CompileCounts, slot: Slot, outside: Outside) -> CompileCounts:

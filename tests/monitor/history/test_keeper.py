@@ -181,8 +181,9 @@ def test_an_out_of_memory_end_is_stored_for_the_next_daemon(tmp_path: Path) -> N
     for view in (killed, replace(killed, oom_killed=True)):  # its control group is read later
         keeper.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=b.runs(view)))
         keeper.write_due()
-        (death,) = store.deaths().values()
-        assert death.out_of_memory is view.oom_killed
+        (seen,) = store.seen().values()
+        assert seen.death
+        assert seen.death.out_of_memory is view.oom_killed
     (run,) = remembered(tmp_path)
     assert run.ranks[0].answer["end"]["out_of_memory"] is True
 

@@ -36,7 +36,7 @@ from warmwatch_monitor.history.listing import RunQuery
 from warmwatch_monitor.history.rows import run_row
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import start_of_record
-from warmwatch_monitor.model import Death, RecordReading
+from warmwatch_monitor.model import Death, RankHistory, RecordReading
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
 
 
@@ -231,7 +231,8 @@ def test_a_signal_that_a_daemon_saw_survives_a_later_write_without_it(
     store.save([a.run_summary(start="launch", ranks=(a.rank(death=death),))])
     store.save([a.run_summary(start="launch", ranks=(a.rank(),))])
     assert loaded(store).ranks[0].death == death
-    assert store.deaths() == {("launch", 0, a.answer()["attached_at"]): death}
+    key = "launch", 0, a.answer()["attached_at"]
+    assert store.seen() == {key: RankHistory(death=death)}
 
 
 def test_the_signal_of_a_rank_that_had_reported_an_error_is_found_again(tmp_path: Path) -> None:
@@ -256,7 +257,7 @@ def test_a_damaged_signal_hides_no_other(tmp_path: Path, damaged: str | bytes) -
         store.save([a.run_summary(id, start=id, ranks=(a.rank(death=death),))])
     with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute("UPDATE ranks SET death = ? WHERE id = 'damaged'", (damaged,))
-    assert {start for start, *_ in store.deaths()} == {"whole"}
+    assert {start for start, *_ in store.seen()} == {"whole"}
     with pytest.raises(StoreError, match="damaged"):
         store.load("damaged")
 
