@@ -7,9 +7,10 @@ to redact. ``WARMWATCH_FULL_REASONS=1`` keeps the text unchanged.
 
 What stays: names of variables, attributes, modules, types and functions; numbers, sizes, dtypes,
 devices, booleans; a file's base name and line; a tensor's key that looks like a field name
-(``batch['input_ids']``), since it names the changed argument. What goes: every other string and
-dict key (a key may be data), source lines, folders, and long text. Pure, and of bounded time: text
-is cut first, and no pattern backtracks.
+(``batch['input_ids']``), since it names the changed argument; a key of an optimizer's group or
+state (``state['step']``). What goes: every other string and dict key (a key may be data), source
+lines, folders, and long text. Pure, and of bounded time: text is cut first, and no pattern
+backtracks.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ HIDDEN = "'...'"
 # An apostrophe follows a letter, as in "doesn't", unless the letter is a string prefix.
 _BEGINS = r"""(?:(?<!\w)|(?<=\b[bBfFrRuU])|(?<=\b[bBfFrR]{2})|(?="))"""
 _STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+# An optimizer's dicts by their usual names, and the state of one parameter in ``self.state``.
+_OF_OPTIMIZER = "state|group|param_group"
+_OF_PARAMETER = r"\bstate\[list\((?:dict\.keys\()?(?:[LG]\['\w+'\])?[\w.\[\]]*\(?\)\)\[\d+\]\]"
 _TOKEN = re.compile(
     rf"""
       [ ]{{2}}\#[ ](?P<comment>.*)
@@ -40,7 +44,8 @@ _TOKEN = re.compile(
     | (?P<lead>\b(?:tensor|type[ ]of)[ ])
         '(?P<name>(?:[^'"]|(?:(?<=[\[(])|(?<=,[ ]))(?:{_STRING}))+)'
     | (?P<code>
-        \b[LG]\[(?:'[A-Za-z_]\w*'|"[A-Za-z_]\w*")\]  # a variable, as older versions write it
+        (?:\b[LG]\['(?:{_OF_OPTIMIZER})'\]|\b(?:{_OF_OPTIMIZER})|{_OF_PARAMETER})\['[A-Za-z_]\w*'\]
+      | \b[LG]\[(?:'[A-Za-z_]\w*'|"[A-Za-z_]\w*")\]  # a variable, as older versions write it
       | \b(?:_modules|_parameters|_buffers|__dict__|keywords|kwargs|defaults)\[(?:'\w+'|"\w+")\]
       | \bparam_groups\[\d+\]\[(?:'\w+'|"\w+")\]
       | \bhasattr\([\w.\[\]]+(?:\['\w+'\][\w.\[\]]*)?,[ ]'\w+'\)

@@ -102,6 +102,13 @@ def test_a_graph_break_contains_no_string_of_the_user(
             "0/0: ___check_obj_id(x, 94), type=<class 'function'>",
         ),
         ("0/0: self._modules['head'].training == False", None),
+        ("0/0: state['step'] == 1 and L['group']['lr'] == 0.1", None),
+        ("0/0: a[0].state[list(dict.keys(a[0].state))[0]]['step'] == 1", None),
+        ("0/0: L['self'].state[list(L['self'].state.keys())[0]]['step'] == 1", None),
+        (
+            "0/0: state['Smith 7'] == 1 and states['a'] == 2",
+            "0/0: state['...'] == 1 and states['...'] == 2",
+        ),
         ("0/0: L['n'] == 3  # n * x  # a.py:2 in f", "0/0: L['n'] == 3  # a.py:2 in f"),
         ("0/0: n == 3  # n * x  # /a.py:2 in <lambda>", "0/0: n == 3  # a.py:2 in <lambda>"),
         (

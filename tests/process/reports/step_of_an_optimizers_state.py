@@ -6,7 +6,7 @@ from _loop import CURED
 SOURCE = "Koratahiu/Advanced_Optimizers#6"
 EXPECT = {
     "category": "python_value",
-    "names": ["state"],
+    "names": ["state['step']"],
     "remedy": ["keep it out of the compiled function"],
     "recompiles": 7,
     "cured": 0,
