@@ -61,6 +61,70 @@ def test_a_hang_pages_once_and_until_it_ends_whatever_scrapes_are_lost(
     assert (warned[1], paged[1]) == (40, 40)
 
 
+LOST = [(0.0, "warm"), (300.0, "lost")]
+ABORTED = {"end": "failed", "signal": "SIGABRT"}
+
+
+def test_a_daemon_that_is_down_for_minutes_repeats_no_alert_of_a_run() -> None:
+    """Nor makes one: of a run that it does not see, nothing has changed."""
+    world = World(40)
+    world.daemon("other")
+    daemon = world.daemon(down=lambda at: 1020 <= at < 1620)
+    daemon.rank(states=HANG)
+    daemon.rank("hangs-later", states=[(0, "warm"), (840, "stalled")])  # 180 s before
+    daemon.rank("aborted", states=[(0, "warm"), (300, "failed")], end=ABORTED)
+    daemon.rank("large", states=LOST, end={"end": "lost", "signal": "SIGKILL"}, oom=True)
+    daemon.rank("cancelled", states=LOST, end={"end": "lost", "signal": "SIGTERM"})
+    daemon.rank("one-lost", states=LOST, end={"end": "lost"})
+    daemon.rank("one-lost", rank=1)
+    daemon.rank("compiles", states=[(0, "compiling")], conditions={"long_compile": (300, 9999)})
+    found: dict[str, dict[str, Any]] = {}
+    for name, labels, times in world.history():
+        assert len(times) == 1, (name, labels, times)
+        found.setdefault(name, {})[labels.get("run", "")] = times[0]
+    assert found == {
+        "WarmwatchStalled": {"gpt2": about(7, 40), "hangs-later": about(16, 40)},
+        # 10 minutes after the last step, but not while nothing is known
+        "WarmwatchStalledLong": {"gpt2": about(15.25, 40), "hangs-later": about(27.25, 40)},
+        "WarmwatchRunFailed": {"aborted": about(6.25, 40), "large": about(6.25, 40)},
+        "WarmwatchRunEnded": {"cancelled": about(6.25, 40)},
+        "WarmwatchRankLost": {"one-lost": about(6.25, 40)},
+        "WarmwatchLongCompile": {"compiles": about(5.25, 40)},
+        "WarmwatchDaemonDown": {"": about(19.25, 26.75)},
+    }
+    text = world.texts("WarmwatchLongCompile", 25)
+    assert text["first_rank"] == (
+        "rank 0 on node-a: compiling (all ranks: 1 compiling), as last seen: no daemon of it "
+        "answers now"
+    )
+    assert text["command"] == "on node-a: warmwatch stacks 'compiles'"
+
+
+def test_what_was_last_seen_of_a_run_holds_until_a_daemon_answers_or_for_an_hour() -> None:
+    world = World(100)
+    back = world.daemon(down=lambda at: 900 <= at < 1500)
+    back.rank("recovered", states=[*HANG, (1000, "warm")])
+    gone = world.daemon("gone", down=lambda at: at >= 900)
+    gone.rank("gone", states=HANG)
+    gone.rank("aborted", states=HANG, world_size=2)
+    # its other rank is on a host whose daemon answers: that one tells how the run goes on
+    other = world.daemon("other")
+    other.rank("aborted", 1, states=[*HANG, (1800, "failed")], end=ABORTED, world_size=2)
+    gone.rank("moved", states=HANG)
+    other.rank("moved", states=[(1200, "starting"), (1260, "warm")], attached=1200)
+    ends = {
+        labels["run"]: times for name, labels, times in world.history() if "Stalled" == name[9:]
+    }
+    assert ends == {
+        "recovered": [about(7, 25)],
+        "gone": [about(7, 74.75)],
+        "aborted": [about(7, 30)],
+        "moved": [about(7, 20)],
+    }
+    failed = [labels["run"] for name, labels, _ in world.history() if name == "WarmwatchRunFailed"]
+    assert failed == ["aborted"]
+
+
 def test_a_new_pod_of_the_daemon_repeats_no_alert() -> None:
     """Its instance is another; a replaced node's daemon reports the same records."""
     world = World(30)
@@ -138,9 +202,8 @@ def test_a_lost_rank_is_one_page_and_the_end_of_its_run_the_next_line_of_the_sam
     end = {"end": "lost", "signal": "SIGKILL", "exit_code": "", "exception": ""}
     daemon, other = world.daemon(), world.daemon("b", pod="w-9")
     other.rank(rank=1, states=[(0, "warm"), (300, "lost")], end=end, oom=True, world_size=2)
-    aborted = {"end": "failed", "signal": "SIGABRT"}
     states = [(0.0, "warm"), (400.0, "stalled"), (1000.0, "failed")]
-    daemon.rank(states=states, end=aborted, world_size=2)
+    daemon.rank(states=states, end=ABORTED, world_size=2)
     alerts = world.alerts
     assert alerts.keys() == {"WarmwatchRankLost", "WarmwatchRunFailed"}
     assert alerts["WarmwatchRankLost"] == [about(6.25, 16.5)]
