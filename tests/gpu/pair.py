@@ -24,7 +24,7 @@ from typing import Any
 from support.daemon import daemon
 
 TRAINING = Path(__file__).parent / "trainings" / "pair.py"
-SECONDS, BEFORE_RIVAL, RIVAL_SECONDS, LATE = 110, 20, 25, 12
+SECONDS, BEFORE_RIVAL, RIVAL_SECONDS, LATE = 110, 20, 30, 25
 OFF, OFTEN = 0.1, 0.02  # its steps vary by 10 %; a claim follows a sudden change within a second
 RIVAL = f"""
 import time, torch
@@ -58,6 +58,7 @@ def main() -> int:
             Path(keep, "events").write_text(json.dumps(events))
             Path(keep, "answers").write_text(json.dumps([_reduced(one) for one in answers]))
     wrong = [*_backwards(answers), *_warm_too_early(answers, events)]
+    wrong += [a["summary"] for a in answers if "for a step than" in a["summary"]]  # in lockstep
     wrong += [*_speed(answers, events), *_rival(answers, rival)]
     print(f"{len(answers)} answers", *(wrong or ["nothing wrong"]), sep="\n")
     return 1 if wrong or training.returncode else 0

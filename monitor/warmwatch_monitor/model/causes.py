@@ -18,7 +18,9 @@ from warmwatch_monitor.model.snapshot import RankView
 _LOADED, _SLOW, _WAITING, _SAVING, _STOLEN, _CLOCKED, _CAPPED = 1.2, 1.1, 0.2, 0.2, 0.1, 0.9, 0.95
 _WAITS_MORE = 0.1  # share of the time beyond the share in the other ranks, for batches or a CPU
 _RETRY_EVERY_NS = 10 * 10**9  # a retry takes 10 ms to 1 s: fewer cannot slow each step
-_LOCKSTEP = 2  # so few steps apart, ranks wait for each other: none of them is slower
+# So few steps apart, or so little time, ranks wait for each other: none of them is slower. Their
+# records are read one after the other.
+_LOCKSTEP, _LOCKSTEP_SECONDS = 2, 0.5
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
@@ -161,10 +163,13 @@ def slow_rank(ranks: Sequence[RankView]) -> SlowRank | None:
     """The rank with the longest recent step, if that is clearly longer than the others'.
 
     Ranks in lockstep are not compared: a difference is that of their step marks. The one that the
-    others wait for is found by :func:`with_laggard`.
+    others wait for is found by :func:`with_laggard`. Nor are ranks whose speed changes: one of them
+    shows it before another.
     """
     pairs = [(length, view) for view in ranks if (length := view.figures.steps.length)]
     if len(pairs) < 2 or len(pairs) < len(ranks):
+        return None
+    if any(view.figures.steps.trend for view in ranks):
         return None
     from statistics import median  # loads five other modules, and few runs need it
 
@@ -172,7 +177,7 @@ def slow_rank(ranks: Sequence[RankView]) -> SlowRank | None:
     others = [(length, view) for length, view in pairs if view is not slow]
     ratio = longest / median(length for length, _ in others)
     apart = median(view.figures.steps.count for _, view in others) - slow.figures.steps.count
-    if ratio < _SLOW or abs(apart) <= _LOCKSTEP:
+    if ratio < _SLOW or abs(apart) <= max(_LOCKSTEP, _LOCKSTEP_SECONDS / longest):
         return None
     return SlowRank(slow.rank, ratio, tuple(causes_among(slow, [view for _, view in others])))
 

@@ -211,7 +211,7 @@ def test_the_sentence_contains_one_difference(counts: dict[str, Any], expected: 
     assert run["skew"]["differences"]
 
 
-def with_step(view: RankView, times: float, behind: int = 9) -> RankView:
+def with_step(view: RankView, times: float, behind: int = 90) -> RankView:
     """``view`` with a step of so many times its length, and so many steps behind."""
     steps = view.figures.steps
     assert steps.length
@@ -256,8 +256,22 @@ def test_a_rank_with_longer_steps_is_named_with_the_amount_and_its_causes(
     assert words in [*details_of(run), run["summary"].rpartition("; ")[2]]
     steps = run["skew"]["step_seconds"]
     assert (steps["max_rank"], steps["max"] / steps["min"]) == (1, pytest.approx(1.12))
-    for same in (with_step(views[1], 1.05), with_step(views[1], 1.5, behind=1)):
+    changes = with_step(views[1], 1.5)
+    changes = replace(
+        changes,
+        figures=replace(changes.figures, steps=replace(changes.figures.steps, trend="faster")),
+    )
+    for same in (with_step(views[1], 1.05), with_step(views[1], 1.5, behind=1), changes):
         assert of_views(views[0], same, views[2])["skew"]["differences"] == []
+
+
+def test_ranks_whose_records_were_read_at_different_times_are_in_lockstep() -> None:
+    """At 50 ms a step, 5 steps are a quarter of a second."""
+    views = [b.view(b.as_rank(b.WARM, rank, 2)) for rank in range(2)]
+    short = [with_step(view, 0.05 / (view.figures.steps.length or 1.0)) for view in views]
+    for behind, count in ((5, 0), (20, 1)):
+        slow = with_step(short[1], 1.5, behind=behind)
+        assert len(of_views(short[0], slow)["skew"]["differences"]) == count
 
 
 def test_a_rank_that_waits_longer_for_batches_is_named() -> None:
