@@ -12,10 +12,10 @@ from support.builders import NOW, view_of
 from support.values import replace
 from warmwatch.shared.record import CompileCounts, StepCounts, Warmup
 from warmwatch.shared.states import State
-from warmwatch_monitor.model import Death, ProcessReading, RecordReading
+from warmwatch_monitor.model import Death, ProcessReading, RecordReading, owned
 from warmwatch_monitor.pipeline.figures import cached_figures
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
-from warmwatch_monitor.pipeline.runs import Circumstances, Peers, facts, group, owned
+from warmwatch_monitor.pipeline.runs import Circumstances, Peers, facts, group
 
 TELLING = StepCounts(steps=1, last_step_ns=NOW)
 
