@@ -25,6 +25,7 @@ READ = {
     "status/words/requested.py:plain_skip": "a reason of PyTorch",
     "commands/check/baseline.py:numbers": "an argument",
     "commands/check/wording.py:_moved": "a file of PyTorch's",
+    "commands/cli.py:resolve_command": "an argument",
     "commands/doctor/checks.py:_torch": "a version",
     "commands/doctor/compile_host.py:_default": "a path",
     "commands/doctor/compile_host.py:_groups": "a file of /proc",

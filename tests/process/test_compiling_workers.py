@@ -93,7 +93,7 @@ def test_workers_that_compile_are_reported_with_the_remedy(
         assert ("workers_compile" in held) is not kept
         if not kept:
             assert (
-                "4 DataLoader workers have compiled `augment`, each anew"
+                "4 DataLoader workers have compiled `augment`, each separately"
                 in (held["workers_compile"])
             )
         assert len(slots.folders(records)) == 1

@@ -11,6 +11,8 @@ from warmwatch.shared.closed_lists import MEMORY
 from warmwatch_monitor.figures.declared import figure
 from warmwatch_monitor.figures.units import Epoch, Number, Seconds
 
+# origins of the operations of a step
+FORMULA, COUNTED = "6 x parameters x tokens", "counted in the compiled graphs"
 BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl", "other")
 Trend = Literal["faster", "slower"]
 

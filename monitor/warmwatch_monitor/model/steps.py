@@ -18,6 +18,8 @@ from warmwatch.shared import record
 from warmwatch_monitor.figures.declared import figure
 from warmwatch_monitor.figures.training import (
     BATCHES,
+    COUNTED,
+    FORMULA,
     DataWait,
     PublishedSteps,
     StepCount,
@@ -132,8 +134,6 @@ class Steps(PublishedSteps, frozen=True, kw_only=True):
 DTYPE = "bfloat16"  # the MFU refers to its peak, unless the user sets another type
 _FLOPS_PER_PARAMETER = 6  # for each token: 2 in the forward, 4 in the backward
 
-# origins of the operations of a step
-FORMULA, COUNTED = "6 x parameters x tokens", "counted in the compiled graphs"
 EAGER_CODE = "eager code"  # excluded: what runs outside of the compiled graphs
 
 

@@ -10,7 +10,7 @@ from warmwatch.shared.breaks import break_remedy, plain_break
 from warmwatch.shared.phrases import place
 from warmwatch.shared.reasons import plain
 from warmwatch_monitor.figures.machine import Process
-from warmwatch_monitor.figures.training import Warmup
+from warmwatch_monitor.figures.training import COUNTED, Warmup
 from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model import (
     Compilation,
@@ -31,7 +31,6 @@ from warmwatch_monitor.model import (
     families,
     spread,
 )
-from warmwatch_monitor.model.steps import COUNTED
 from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.schema import status as status_schema

@@ -96,6 +96,7 @@ def test_the_evidence_holds_only_measured_values() -> None:
         "0 of 16 compile workers busy",
         "the process uses 100 % of a core",
     ]
+    assert words(Signs(workers_busy=1, workers_idle=0), POLLS) == ["1 of 1 compile worker busy"]
     assert words(Signs(workers_busy=0, workers_idle=0), 1) == [
         "no compile workers",
         "1 poll cannot show it; see status --watch",

@@ -14,8 +14,11 @@ from warmwatch.shared.fallbacks import DISABLED, FLEX, LIMIT, MODE, REMEDIES, wo
 from warmwatch.shared.record import MOST_TOUCHED, CompileCounts
 from warmwatch.shared.states import CONDITIONS
 from warmwatch_monitor.commands.status import exit_code
+from warmwatch_monitor.figures.compile import CompilingWorkers
+from warmwatch_monitor.figures.rank import WorkersMemory
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Compilation, Fallback, GraphBreak, RankView
+from warmwatch_monitor.status.words.conditions import workers_compile, workers_memory
 from warmwatch_monitor.status.words.sentence import answer
 
 STEPS = b.WARM.steps.steps
@@ -241,6 +244,18 @@ def test_the_cost_of_the_compiler_is_the_excess_of_touched_steps_over_steady_one
 def test_a_run_that_never_compiled_has_no_cost() -> None:
     (rank,) = status(b.snapshot(b.view(b.EAGER)))["runs"][0]["ranks"]
     assert rank["cost"]["beyond_steady_seconds"] is None
+
+
+def test_a_single_worker_is_in_the_singular() -> None:
+    memory = WorkersMemory(
+        workers=1, workers_bytes=10**9, used_bytes=10**9, limit_bytes=10**9, cgroup=False
+    )
+    worker = CompilingWorkers(compiling=0, processes=1, at_once=1, seconds=12.0, name="augment")
+    warm = b.view(b.WARM)
+    figures = replace(warm.figures, loader_workers=worker)
+    view = replace(warm, workers_memory=memory, figures=figures)
+    assert "; 1 compile worker holds 1 GB; " in workers_memory(view).text
+    assert workers_compile(view).short == "1 DataLoader worker has compiled `augment` for 12 s"
 
 
 def test_functions_that_run_eagerly_are_told_apart_by_cause() -> None:

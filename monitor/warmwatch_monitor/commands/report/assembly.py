@@ -213,7 +213,10 @@ def _of_rank(
         end=rank["end"],
         first_step_seconds=rank["step_seconds"]["first"],
         compile_seconds=compile["seconds"],
-        **{name: compile[name] for name in CompileTotals.__struct_fields__},
+        **{
+            **{name: compile[name] for name in CompileTotals.__struct_fields__},
+            "recompiles": recompiles(compile),  # with the one in progress, as in the table of ranks
+        },
         precompiled=tuple(compile.get("precompiled") or ()),
         warmup_seconds=first["seconds"] if first else None,
         warmup_steps=first["steps"] if first else None,

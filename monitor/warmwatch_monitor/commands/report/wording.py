@@ -100,7 +100,9 @@ def ranks(report: Report) -> Section | None:
     rows = [_row(rank) for rank in report.ranks[:_RANKS]]
     more = len(report.ranks) - len(rows)
     differing = [Item(text) for text in report.differences] or [Item("the ranks did the same")]
-    remarks = (f"{more} more ranks, which compiled no longer than these.",) if more else ()
+    remarks = (
+        (f"{counted(more, 'more rank')}, which compiled no longer than these.",) if more else ()
+    )
     return Section("Ranks, the slowest first", table(_NAMES, rows), tuple(differing), remarks)
 
 
@@ -329,11 +331,7 @@ def _caches(report: Report) -> str:
     )
     hits = sum(function.cache_hits for function in report.functions)
     lookups = hits + sum(function.cache_misses for function in report.functions)
-    if not were or not lookups:
-        return were
-    if lookups == report.compilations:
-        return f"{were}; {hits} of {lookups} compilations of this run were found in a cache"
-    return f"{were}; {hits} of the {lookups} compilations that looked in a cache were found there"
+    return f"{were}; {hits} of {counted(lookups, 'lookup')} hit" if were and lookups else were
 
 
 def models(gpus: tuple[str, ...]) -> str | None:

@@ -91,7 +91,7 @@ def timeline(report: Report) -> Section | None:
     if others:
         total = sum(function.seconds for function in others)
         times = sum(function.compilations for function in others)
-        rows.append((f"{len(others)} others", str(times), took(total), "", ""))
+        rows.append((counted(len(others), "other"), str(times), took(total), "", ""))
     return Section(
         "Compile time by function and phase",
         table=table(("function", "count>", "took>", "mostly", "cached>"), rows, sparse=True),
@@ -199,9 +199,8 @@ def _breaks(report: Report) -> Iterator[Item]:
         times = "" if item.count == 1 else f", {item.count} times"
         yield Item(f"{of_break(item.reason, item.whole, _BREAK_WORDS)}{times}")
     if others := report.breaks[_BREAKS:]:
-        yield Item(
-            f"{counted(len(others), 'other reason')}, {sum(value.count for value in others)} times"
-        )
+        often = _often(sum(value.count for value in others))
+        yield Item(f"{counted(len(others), 'other reason')}, {often}")
 
 
 def _fallbacks(report: Report) -> Iterator[Item]:

@@ -80,7 +80,7 @@ def _row(values: Answer) -> tuple[str, ...]:
 
 def _named(values: Answer) -> str:
     if values["others"]:
-        return f"{values['others']} others"
+        return counted(values["others"], "other")
     if values["name"] is None:
         return "(of no known function)"
     named = place(values["name"], values["file"], values["line"]).replace("`", "")

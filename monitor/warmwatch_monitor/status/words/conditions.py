@@ -276,7 +276,8 @@ def workers_memory(view: RankView) -> Words:
         return begin("nearly all memory is used, much of it by compile workers")
     limit = " (cgroup limit)" if memory.cgroup else ""
     share = f"{100 * memory.used_bytes / memory.limit_bytes:.0f} %"
-    held = f"{counted(memory.workers, 'compile worker')} hold {size(memory.workers_bytes)}"
+    holds = "holds" if memory.workers == 1 else "hold"
+    held = f"{counted(memory.workers, 'compile worker')} {holds} {size(memory.workers_bytes)}"
     fewer = "TORCHINDUCTOR_COMPILE_THREADS sets their number"
     used = f"{share} of {size(memory.limit_bytes)} memory{limit} is used"
     return begin(used, f"{held}; {fewer}")
@@ -298,8 +299,12 @@ def workers_compile(view: RankView) -> Words:
     if now := workers_at_work(view.figures):
         return begin(f"{now} for {duration(workers.for_seconds or 0.0)}", WORKERS_REMEDY)
     what = f" {place(workers.name)}" if workers.name else ""
-    have = f"{counted(workers.processes, 'DataLoader worker')} have compiled{what}"
-    return begin(f"{have}, each anew, {duration(workers.seconds)} in all", WORKERS_REMEDY)
+    if workers.processes == 1:
+        compiled = f"1 DataLoader worker has compiled{what} for {duration(workers.seconds)}"
+    else:
+        have = f"{workers.processes} DataLoader workers have compiled{what}"
+        compiled = f"{have}, each separately, {duration(workers.seconds)} in all"
+    return begin(compiled, WORKERS_REMEDY)
 
 
 def silent(figures: Figures) -> Words:

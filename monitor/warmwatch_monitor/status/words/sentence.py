@@ -100,7 +100,7 @@ def _signs(signs: Signs) -> Iterator[str]:
         yield f"its GPU at {100 * signs.gpu_ratio:.0f} %{power}{idle}"
     if signs.workers_busy is not None and signs.workers_idle is not None:
         alive = signs.workers_busy + signs.workers_idle
-        busy = f"{signs.workers_busy} of {alive} compile workers busy"
+        busy = f"{signs.workers_busy} of {counted(alive, 'compile worker')} busy"
         yield busy if alive else "no compile workers"
     if signs.cpu_ratio is not None:
         yield f"the process uses {100 * signs.cpu_ratio:.0f} % of a core"

@@ -349,6 +349,9 @@ def test_lists_that_are_cut_say_how_many_are_left_out() -> None:
     assert broken is not None
     assert "train.py:2 and 2 more" in recompiles.items[0].words
     assert broken.items[-1].words == "3 other reasons, 6 times"
+    fewer = section_of_breaks(replace(made, breaks=(*breaks[:10], Break(reason="call", count=1))))
+    assert fewer is not None
+    assert fewer.items[-1].words == "1 other reason, once"
     last = printed(brief(made, 100, made.run), width=100, colour=False).splitlines()[-1]
     assert last.startswith("All of it (2 more to do): warmwatch report ")
 
@@ -368,17 +371,23 @@ def test_a_median_is_shown_if_it_differs_from_the_mean_by_more_than_a_bin(
     assert ("median" in line) is shown
 
 
+def test_a_single_item_that_is_left_out_is_in_the_singular() -> None:
+    compiled = tuple(replace(a.FORWARD, id=f"{n}/0", name=f"f{n}") for n in range(13))
+    whole = text(a.run_summary(*(b.view(b.as_rank(b.WARM, n, 17)) for n in range(17))))
+    assert "1 more rank, which compiled no longer than these." in whole
+    assert re.search(r"^ *1 other +1 ", text(a.finished(compiled=compiled)), re.MULTILINE)
+    what, answers = replace(a.H100, caches={"inductor": "warm"}), {"compile.compilations": 1}
+    account = a.finished(compiled=[a.FORWARD], what=what, answers=answers)
+    caches = "inductor not empty at the start; 0 of 1 lookup hit"
+    assert dict(facts(report(account)))["caches"] == caches
+
+
 def test_a_cache_without_hits_is_not_called_warm() -> None:
     """It may hold any model's compilations."""
     missed = [replace(one, cache="miss") for one in a.TWICE]
     what = replace(a.H100, caches={"inductor": "warm"})
-    for made, found in (
-        (4, "0 of 4 compilations of this run were found in a cache"),
-        (5, "0 of the 4 compilations that looked in a cache were found there"),
-    ):
-        account = a.finished(compiled=missed, what=what, answers={"compile.compilations": made})
-        output = dict(facts(report(account)))
-        assert output["caches"] == f"inductor not empty at the start; {found}"
+    output = dict(facts(report(a.finished(compiled=missed, what=what))))
+    assert output["caches"] == "inductor not empty at the start; 0 of 4 lookups hit"
     output = dict(facts(report(a.finished(compiled=[], what=what))))
     assert output["caches"] == "inductor not empty at the start"
 
@@ -848,6 +857,7 @@ def test_the_recompile_in_progress_counts_for_its_rank_as_in_status() -> None:
     ended = again.figures.compile.recompiles
     assert ended is not None
     assert {line.rank: line.recompiles for line in made.ranks} == {0: 0, 1: ended + 1}
+    assert (made.rank, made.recompiles) == (1, ended + 1)
 
 
 def test_the_limit_is_that_of_the_run_whichever_rank_compiled_longest() -> None:

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support import builders as b
 from support.documents import status
 from support.values import replace
-from warmwatch.shared.states import State
+from warmwatch.shared.states import CONDITIONS, State
 from warmwatch_monitor.figures.compile import Compile
 from warmwatch_monitor.figures.declared import figures as declared
 from warmwatch_monitor.metrics import render
@@ -18,7 +18,7 @@ from warmwatch_monitor.model import RankView, Sample, Slower, Snapshot
 from warmwatch_monitor.sources.fleet import assemble
 from warmwatch_monitor.sources.fleet.prometheus import queries
 from warmwatch_monitor.sources.fleet.samples import CLOCK_BEHIND
-from warmwatch_monitor.status.words.conditions import silent
+from warmwatch_monitor.status.words.conditions import conditions, silent
 from warmwatch_monitor.status.words.sentence import summary
 
 STATES = b.in_every_state()
@@ -53,6 +53,14 @@ def test_the_sentence_is_the_same_except_for_values_without_a_series(state: str)
     for unknown in (" `forward` (model.py:31)", f": {b.WHY}", ", in a compilation"):
         whole = whole.replace(unknown, "")
     assert reported == whole.replace("last step 40 ms", "40 ms a step")
+
+
+def test_each_condition_has_words_without_the_numbers_that_have_no_series() -> None:
+    view = b.view(b.WARM)
+    for name in CONDITIONS:
+        judgement = view.judgement._replace(conditions=(name,))
+        (clause,) = conditions(through_prometheus(replace(view, judgement=judgement))).values()
+        assert clause.text, name
 
 
 def quiet(seconds: float) -> RankView:
