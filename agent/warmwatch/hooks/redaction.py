@@ -21,6 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from warmwatch.shared.guard_kinds import INTEGER_SETTING
+
 REASON_LIMIT = 1000
 _BREAK_LIMIT = 300
 _GUARD_LIMIT = 300
@@ -75,6 +77,7 @@ _EXPLAINED = re.compile(
     r"`([A-Za-z_][\w.]{0,80}?)\.?(?:\(\))?`"
     r"(?: in file `[^`\n]{0,400}?([\w-]{1,80}\.py)`)?"
 )
+_HINTED = " (HINT: "  # follows a guard or its place
 # Lines of an exception: PyTorch's hints, and the exception that a backend raised.
 _HINT = re.compile(r"^ {0,4}Hint: (.{1,600})$", re.MULTILINE)
 _IN_BACKEND = re.compile(r"backend=.{0,200} raised:$")
@@ -125,9 +128,16 @@ def recompile(text: str) -> str:
 
 @lru_cache(maxsize=64)  # one recompile needs each of its lines several times
 def guard(line: str) -> str:
-    """One guard and its place: ``0/0: lr == 0.1  # sgd.py:31 in step``."""
+    """One guard and its place: ``0/0: lr == 0.1  # sgd.py:31 in step``.
+
+    Of PyTorch's hint on an integer attribute of a module, the name of the setting stays.
+    """
     reduced, comment = _scanned(line[:_LOOKED_AT])
-    return _cut(reduced, _GUARD_LIMIT) + _place(comment)
+    code, _, hint = reduced.partition(_HINTED)  # here, if the user's line is unknown
+    place = _place(comment)
+    if INTEGER_SETTING in (hint or comment.rpartition(_HINTED)[2]):
+        place = f"{place or '  #'} ({INTEGER_SETTING})"
+    return _cut(code.rstrip(), _GUARD_LIMIT) + place
 
 
 @lru_cache(maxsize=1024)

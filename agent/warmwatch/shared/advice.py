@@ -15,6 +15,8 @@ from typing import Any
 from warmwatch.shared.guard_kinds import (
     ATTRIBUTE,
     ATTRIBUTE_NONE,
+    ENTRY,
+    INTEGER_SETTING,
     OF_TYPE,
     ON_PARAMETER,
     guard_of,
@@ -176,12 +178,16 @@ _OF_OTHER_VALUE = (
 )
 
 
-# An integer attribute of a module: PyTorch compiles each value, unless this setting is on.
-_INTEGER_SETTING = "allow_unspec_int_on_nn_module"
-_SUBMODULE_COUNTER = r"^\w+(?:\._modules\['\w+'\])+(?:\.\w+)+ == -?\d+$"
+# An integer attribute of a module: PyTorch compiles each value, unless its setting is on. That
+# changes nothing for a module that compiled code reaches through a global variable.
+_OF_GLOBAL = rf"{ENTRY}G\["
 _OF_INTEGER = (
-    f"Set torch._dynamo.config.{_INTEGER_SETTING} = True, so that the integer becomes dynamic, or "
+    f"Set torch._dynamo.config.{INTEGER_SETTING} = True, so that the integer becomes dynamic, or "
     "count outside of the compiled function."
+)
+_OF_GLOBAL_INTEGER = (
+    "Keep the integer in a tensor, such as self.calls = torch.tensor(0), or count outside of the "
+    "compiled function."
 )
 
 
@@ -200,7 +206,15 @@ _OF_CHANGED_INTEGER = (
 
 
 # These avoid a recompile wherever it happens. Others only move one to the warm-up.
-SURE = frozenset({_OF_OPTIMIZER, _OF_INTEGER, ATTRIBUTE, ATTRIBUTE_NONE})
+SURE = frozenset({_OF_OPTIMIZER, _OF_INTEGER, _OF_GLOBAL_INTEGER, ATTRIBUTE, ATTRIBUTE_NONE})
+
+
+def of_integer(entry: str) -> str | None:
+    """The remedy for a guard on an integer attribute of a module; ``None`` if it is on another
+    value."""
+    if INTEGER_SETTING not in entry:
+        return None
+    return _OF_GLOBAL_INTEGER if re.match(_OF_GLOBAL, entry) else _OF_INTEGER
 
 
 def _changed_first(guard: str, reason: str) -> bool:
@@ -283,8 +297,8 @@ def _remedy(
             return _OF_VALUE_AT_BREAK
         if re.match(_NO_NUMBER, first):
             return _OF_OTHER_VALUE
-        if _INTEGER_SETTING in first or re.match(_SUBMODULE_COUNTER, guard):
-            return _OF_INTEGER
+        if integer := of_integer(first):
+            return integer
         if re.search(_IN_GROUPS, guard):
             return _OF_OPTIMIZER
         if _changed_first(guard, reason):

@@ -17,6 +17,8 @@ NAME = rf"(?P<name>{_OWNER})"
 _CLASS = r"(?:, type=<class '(?:[\w.<>]*\.)?(?P<type>\w+)'>)?"
 _EACH = "or call the function once in each way during the warm-up"
 
+# PyTorch names it in the hint of a guard on an integer attribute of a module, which it keeps static
+INTEGER_SETTING = "allow_unspec_int_on_nn_module"
 ATTRIBUTE = (
     "Set the attribute before the first compiled call and keep it (None, as long as it is unused)."
 )
@@ -537,7 +539,7 @@ WORDED_THERE = frozenset(
 )
 
 
-_ENTRY = r"^\s*!?[\d/_]+:\s*"  # `0/1: `, before the guard of that entry
+ENTRY = r"^\s*!?[\d/_]+:\s*"  # `0/1: `, before the guard of that entry
 _LOCAL = r"\b[LG]\[['\"](\w+)['\"]\]"
 # A key of a dict that is an object, such as a parameter; torch 2.6 has the second.
 _KEY = r"\[list\((?:dict\.keys\([^()]*\)|[^()]*\.keys\(\))\)\[\d+\]\]"
@@ -549,7 +551,7 @@ _LONGEST = 1_000  # characters: a longer guard does not fit into a sentence, and
 def guard_of(entry: str) -> str:
     """The guard in the first line of an entry, without its number and the user's line."""
     line = entry.strip().partition("\n")[0]
-    guard = re.sub(_ENTRY, "", line).partition("  # ")[0].partition(ON_PARAMETER)[0]
+    guard = re.sub(ENTRY, "", line).partition("  # ")[0].partition(ON_PARAMETER)[0]
     return re.sub(_KEY, "['...']", re.sub(_LOCAL, r"\1", guard.strip().removesuffix(".")))
 
 

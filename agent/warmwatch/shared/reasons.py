@@ -14,7 +14,6 @@ from warmwatch.shared.guard_kinds import ON_PARAMETER, attribute, guard_of, word
 from warmwatch.shared.values import NEW_INSTANCE
 
 # Texts: `re` compiles each at its first use, and most commands use none.
-ENTRY = r"^\s*!?[\d/_]+:\s*"  # `0/1: `, before the guard of that entry
 LOCAL = r"\b[LG]\[['\"](\w+)['\"]\]"
 _TENSOR = r"(?i)tensor '(?P<name>.+?)' (?P<what>[\w ]+?) mismatch\b\W*(?P<rest>.*)"
 _FROM_TO = r"(?i)expected (?P<old>.+?),? (?:actual|but got|got) (?P<new>.+?)\s*$"

@@ -118,6 +118,8 @@ class VaryingDim(Located, frozen=True, kw_only=True):
         backwards; ``None`` if PyTorch does not report it. timed: how many have a time.
         last_id: compile id of the last one. dynamic: of the last one, as in :class:`Compilation`.
         within_step: all of them compiled in one step, for different tensors of it.
+        one_more: of a number: the last one compiled for a value that ``values`` does not have.
+        helps: the remedy for this number; ``None``: that of any number.
         before_seconds: mean clean step before the first of them. since_ns, since_steps: clean steps
         after it, with whatever size they had.
     """
@@ -134,6 +136,8 @@ class VaryingDim(Located, frozen=True, kw_only=True):
     last_id: str | None = None
     dynamic: bool | None = None
     within_step: bool = False
+    one_more: bool = False
+    helps: str | None = None
     before_seconds: float | None = None
     since_ns: int = 0
     since_steps: int = 0

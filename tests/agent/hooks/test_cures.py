@@ -213,29 +213,42 @@ def adapter(*, cured: bool) -> None:
     step(x())
 
 
+class Counter(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self, calls: Any = 3) -> None:
+        super().__init__()
+        self.calls = calls
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        return x * self.calls
+
+
 def counter(*, cured: bool) -> None:
-    class Block(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.calls = 3
+    _count(torch.nn.Sequential(Counter()), cured=cured)
 
-        def forward(self, x: Any) -> Any:
-            self.calls += 1
-            return x * self.calls
 
-    class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.block = Block()
+def own_counter(*, cured: bool) -> None:
+    _count(Counter(), cured=cured)
 
-        def forward(self, x: Any) -> Any:
-            return self.block(x)
 
+def _count(model: Any, *, cured: bool) -> None:
     config = torch._dynamo.config
     with config.patch(allow_unspec_int_on_nn_module=True) if cured else contextlib.nullcontext():
-        step = compiled(Model())
+        step = compiled(model)
         for _ in range(5):
             step(x())
+
+
+GLOBALS = {False: Counter(), True: Counter(torch.tensor(3))}
+
+
+def global_counter(*, cured: bool) -> None:
+    @compiled
+    def step(x: Any) -> Any:
+        return GLOBALS[True](x) if cured else GLOBALS[False](x)
+
+    for _ in range(5):
+        step(x())
 
 
 def relation(*, cured: bool) -> None:
@@ -319,7 +332,9 @@ CURES: list[tuple[Program, str, str, int]] = [
     (transform, "torch.func", "torch.compile(torch.func.vmap(f))", 0),
     (backend, "another backend function", "same backend function", 0),
     (adapter, "is of another type than", "Replace submodules", 0),
-    (counter, "block.calls", "allow_unspec_int_on_nn_module", 1),
+    (counter, ".0.calls` is no longer 3", "allow_unspec_int_on_nn_module", 1),
+    (own_counter, "`self.calls` is no longer 3", "allow_unspec_int_on_nn_module", 1),
+    (global_counter, ".calls` is no longer 3", "in a tensor", 0),
     (relation, "`g.size(0) <= g.size(1)` no longer holds", "outside of it", 1),
     (closure, "`window` in the closure of `mask_mod` is no longer 3.5", "as a tensor", 0),
     (new_class, "`self` is of another type than `Net`", "Define the class once", 0),
@@ -339,6 +354,8 @@ LESS: dict[str, dict[Program, tuple[str, str] | None]] = {
         names: ("`of` is no longer", "Keep the value"),
         backend: None,
         counter: None,
+        own_counter: None,
+        global_counter: None,
         new_class: ("first compilation of another `Net`", "make it once"),
     },
     "2.11": {freed: ("`of` is of another type than `Config`", "Pass values of one type")},

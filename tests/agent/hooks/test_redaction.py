@@ -19,6 +19,8 @@ from warmwatch.hooks.redaction import (
 )
 
 KERNEL = "(_inductor/codegen/cpp.py:2273 in need_use_acc_helper)"
+SETTING = "allow_unspec_int_on_nn_module"
+HINT = f"(HINT: integers are static. You might want to use {SETTING} = True, or a tensor.)"
 TRACED = "(_dynamo/variables/tensor.py:2606 in evaluate_expr)"
 
 # PyTorch's texts (torch 2.6 to 2.15), with values and keys of the user's in {0} and {1} as Python
@@ -86,6 +88,11 @@ def test_a_graph_break_contains_no_string_of_the_user(
         ("0/0: tensor 'L['x']' rank mismatch. expected 2, actual 3", None),
         ("0/0: GLOBAL_STATE changed: grad_mode", None),
         ("0/1: 2 <= (s0//2) <= x.size()[0]", None),
+        (
+            f"0/0: a.b == 3  # b  # mp/a.py:2 in f {HINT}",
+            f"0/0: a.b == 3  # a.py:2 in f ({SETTING})",
+        ),
+        (f"0/0: a.b == 3   {HINT}", f"0/0: a.b == 3  # ({SETTING})"),
         ("0/0: self.lr == 0.1 and self.on == True", None),
         ("0/0: x.device == device(type='cuda', index=0)", None),
         ("0/0: ___check_type_id(x, 94), type=<class '__main__.Batch'>", None),

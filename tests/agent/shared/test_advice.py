@@ -120,7 +120,11 @@ def test_the_advice_for_a_value_follows_from_its_guard(guard: str, words: str) -
     ("guard", "late"),
     [
         ("self.param_groups[0]['betas'][0] == 0.95", "cycle_momentum=False"),
-        ("self._modules['block'].calls == 3", "allow_unspec_int_on_nn_module"),
+        (
+            "self.calls == 3  # a.py:3 in f (allow_unspec_int_on_nn_module)",
+            "integer becomes dynamic",
+        ),
+        ("G['m'].calls == 3  # a.py:3 in f (allow_unspec_int_on_nn_module)", "integer in a tensor"),
         ("self.cache is None", "zeros instead of None"),
         ("not hasattr(self, 'lora_A')", "before the first compiled call"),
     ],

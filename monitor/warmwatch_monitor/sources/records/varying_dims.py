@@ -3,8 +3,8 @@
 For each recompile Dynamo reports which guard of which compiled entry did not fit. The entry
 compiled last comes first, and its guard is the cause; the lines of the others only add further
 values. A guard on a symbol (``2 <= x.size()[1]``) contains no value; then another line may. A guard
-on a number (``self.step == 3``) contains the compiled values, never the new one. Everything is
-bounded.
+on a number (``self.step == 3``) contains the compiled values, never the new one, also at the limit,
+where nothing is compiled. Everything is bounded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from warmwatch.shared.reasons import ENTRY, LOCAL
+from warmwatch.shared.advice import of_integer
+from warmwatch.shared.guard_kinds import ENTRY
+from warmwatch.shared.reasons import LOCAL
 from warmwatch_monitor.model import FEWEST_STEPS, Compilation, VaryingDim
 
 MOST_DIMS = 50
@@ -85,7 +87,7 @@ class Varying:
 
     def compilation(self, made: Compilation) -> None:
         """Add a compilation: a recompile for a size or a number, or its backward."""
-        if made.at_limit:
+        if made.at_limit and made.category != _OF_NUMBERS:
             return  # nothing was compiled for that size
         key = self._by_id.get(made.id) if made.id else None
         if made.kind == "backward":
@@ -110,6 +112,12 @@ class Varying:
         of_it = [s for s in sizes if s and (s.tensor, s.dim) == (cause.tensor, cause.dim)]
         numbers = {value for size in of_it for value in size.values}
         dim = self._more(self._known.get(key), made, cause, numbers)
+        if cause.dim is None:
+            # PyTorch compares with each value that was compiled, and does not report the new one
+            entries = sum(bool(re.match(ENTRY, line)) for line in reason.split("\n"))
+            one_more = not made.at_limit and len(of_it) == entries
+            helps = of_integer(reason.partition("\n")[0])
+            dim = replace(dim, one_more=one_more, helps=helps)
         self._known[key] = replace(dim, within_step=False)
         if self._first.setdefault(key, self._steps) != self._steps or made.evaluating:
             self._first[key] = -1  # it changes from step to step, or from batch to batch

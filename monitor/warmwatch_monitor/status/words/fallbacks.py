@@ -6,8 +6,8 @@ import re
 
 from warmwatch.shared.advice import MADE_ANEW, advice_for
 from warmwatch.shared.fallbacks import FLEX, LIMIT, REMEDIES, cause_of, happens, reason_of, words
+from warmwatch.shared.guard_kinds import ENTRY
 from warmwatch.shared.phrases import counted, place
-from warmwatch.shared.reasons import ENTRY
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.model import Fallback, Figures

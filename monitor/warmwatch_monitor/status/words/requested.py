@@ -157,20 +157,21 @@ def remedy(dim: VaryingDim) -> Words | None:
     A size that needed no compilation is unknown: the largest known size may not be the largest.
     Compilations without a recorded time count as the average of the others.
     """
-    if len(dim.values) < _KEEPS_CHANGING or dim.highest is None or dim.within_step:
+    known = len(dim.values)
+    if known + dim.one_more < _KEEPS_CHANGING or dim.highest is None or dim.within_step:
         return None  # several tensors of one step: each size compiles once
-    number = f"{len(dim.values)}" if dim.complete else f"more than {len(dim.values)}"
+    number = f"{known + dim.one_more}" if dim.complete else f"more than {known}"
     cost = f"; each cost {took(dim.seconds / dim.timed)}" if dim.seconds and dim.timed else ""
     ends = f"from {dim.lowest} to {dim.highest}"
     if dim.dim is not None:
         made = f"dim {dim.dim} of `{dim.tensor}` was compiled for {number} sizes, {ends}"
         return begin(made, _of_size(dim), f"{cost}: ")
-    name = attribute(dim.tensor)
-    helps = "pass it as a tensor, or keep it out of the compiled function"
-    if name != dim.tensor and isinstance(dim.lowest, int):  # a submodule's attribute
-        setting = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
-        helps = f"set {setting}, or count outside of the compiled function"
-    return begin(f"`{name}` took {number} values {ends}", helps, f"{cost}: ")
+    if dim.one_more:
+        ends = f"the first {known} {ends}"
+    helps = dim.helps or "Pass it as a tensor, or keep it out of the compiled function."
+    helps = f"{helps[0].lower()}{helps[1:].removesuffix('.')}"
+    compiled = f"`{attribute(dim.tensor)}` was compiled for {number} values, {ends}"
+    return begin(compiled, helps, f"{cost}: ")
 
 
 def _of_size(dim: VaryingDim) -> str:
