@@ -51,7 +51,6 @@ READ = {
     "commands/top/detail.py:_plots": "whether a line stands above already",
     "commands/__init__.py:_run": "an argument",
     "commands/__init__.py:without_extra": "an argument",
-    "commands/cli.py:resolve_command": "an argument",
     "commands/cache_misses.py:_named": "a frame of PyTorch's kernel",
     "commands/cache_misses.py:_unpacked": "a part of a cache key",
     "commands/cache_misses.py:differing": "a part of a cache key",
