@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from warmwatch_monitor.figures.declared import figure
 from warmwatch_monitor.figures.machine import CLOCKS, ECC_ERRORS, GpuValues, Process
@@ -112,7 +113,7 @@ def peak_flops(gpu: str, dtype: str) -> float | None:
         return None
     for name, peaks in PEAKS.items():
         if tokens.issuperset(name):
-            peak: float | None = getattr(peaks, dtype, None)
+            peak: float | None = asdict(peaks).get(dtype)
             return None if peak is None else peak * _TERA
     return None
 

@@ -16,10 +16,12 @@ from support import builders as b
 from support import sources
 from support.builders import EPOCH, NOW, SECOND
 from support.daemon import daemon
+from support.documents import status
 from support.records import held, wait_until, warm, write_record
 from support.values import replace
 from warmwatch.shared.record import CompileCounts
 from warmwatch_monitor.base.clock import Clock
+from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RecordReading, Refusal, Snapshot, SourceHealth
 from warmwatch_monitor.pipeline import assembly, judging, slowdown
 from warmwatch_monitor.pipeline.assembly import REFUSALS, REFUSALS_OF_A_KIND, bounded
@@ -73,6 +75,19 @@ def test_a_record_that_cannot_be_judged_is_one_refusal_and_the_rest_is_published
     assert refusal.path == "bad"
     assert refusal.reason.startswith("it cannot be judged: ")
     assert publisher(snapshot).up
+
+
+@pytest.mark.parametrize("dtype", ["__class__", "__struct_fields__", "float64"])
+def test_a_dtype_that_a_record_invents_has_no_peak_and_costs_no_answer(dtype: str) -> None:
+    gpu = b.gpu(0)
+    work = {"gpus": (gpu.uuid,), "dtype": dtype, "flops_per_step": 1e12}
+    slot = replace(b.WARM, identity=replace(b.WARM.identity, run="bad", **work))
+    bad = RecordReading(folder="bad", slot=slot, alive=True, pid=2)
+    snapshot = poller(bad, GOOD, nvml=lambda _: (gpu,)).poll_once()
+    assert publisher(snapshot).up
+    peaks = {run["run"]: run["ranks"][0]["worth"]["peak_flops"] for run in status(snapshot)["runs"]}
+    assert peaks == {"bad": None, "gpt2": None}
+    assert b"warmwatch_mfu_ratio{" not in render(snapshot, None)[0]
 
 
 def test_a_slower_period_that_cannot_be_described_costs_only_its_own_record(
