@@ -63,14 +63,10 @@ class Circumstances(Struct, frozen=True, kw_only=True):
 
 def group(readings: Iterable[RecordReading], circumstances: Circumstances) -> tuple[RunView, ...]:
     """All runs by name, each with its ranks in order, its GPUs and its verdict."""
-    rivals: dict[str, dict[int, list[RecordReading]]] = {}
+    runs: dict[str, list[RecordReading]] = {}
     for reading in readings:
-        ranks = rivals.setdefault(reading.slot.identity.run, {})
-        ranks.setdefault(reading.slot.identity.rank, []).append(reading)
-    return tuple(
-        _run(name, present([_representative(ranks[rank]) for rank in sorted(ranks)]), circumstances)
-        for name, ranks in sorted(rivals.items())
-    )
+        runs.setdefault(reading.slot.identity.run, []).append(reading)
+    return tuple(_run(_ranks(records), circumstances) for _, records in sorted(runs.items()))
 
 
 def earlier_starts(
@@ -89,24 +85,23 @@ def earlier_starts(
         start = reading.slot.identity.run, reading.start
         if start not in shown:
             over.setdefault(start, []).append(reading)
-    judged = {(run.run, run.ranks[0].record.start): run for run in before}
+    judged = {tuple(id(view.record) for view in run.ranks): run for run in before}
+    ended = (records for records in over.values() if not any(record.alive for record in records))
     return tuple(
-        run
-        for start, records in over.items()
-        if not any(record.alive for record in records)
-        for run in _unchanged(judged.get(start), records) or group(records, circumstances)
+        judged.get(tuple(map(id, ranks))) or _run(ranks, circumstances)
+        for ranks in map(_ranks, ended)
     )
 
 
-def _unchanged(run: RunView | None, records: Sequence[RecordReading]) -> tuple[RunView, ...]:
-    """``run`` if it was made of just these records, which have ended."""
-    if run is None:
-        return ()
-    read = {id(record) for record in records}
-    return (run,) if all(id(view.record) in read for view in run.ranks) else ()
+def _ranks(records: Iterable[RecordReading]) -> Sequence[RecordReading]:
+    """The record that represents each rank of a run, in order of the ranks."""
+    rivals: dict[int, list[RecordReading]] = {}
+    for record in records:
+        rivals.setdefault(record.slot.identity.rank, []).append(record)
+    return _of_latest_start([_representative(rivals[rank]) for rank in sorted(rivals)])
 
 
-def present(readings: Sequence[RecordReading]) -> Sequence[RecordReading]:
+def _of_latest_start(readings: Sequence[RecordReading]) -> Sequence[RecordReading]:
     """The ranks of the latest start of a run; ranks of earlier starts are dropped.
 
     A launcher may restart a run with fewer ranks, and the others do not return.
@@ -218,11 +213,11 @@ class Peers(Struct, frozen=True, kw_only=True):
         )
 
 
-def _run(name: str, readings: Sequence[RecordReading], circumstances: Circumstances) -> RunView:
+def _run(readings: Sequence[RecordReading], circumstances: Circumstances) -> RunView:
     peers = Peers.of(readings, circumstances)
     ranks = tuple(_view(reading, circumstances, peers) for reading in readings)
     return RunView(
-        run=name,
+        run=readings[0].slot.identity.run,
         state=least_advanced(rank.judgement.state for rank in ranks),
         ranks=ranks,
         ended_together=ended_together(readings),

@@ -164,6 +164,24 @@ def test_a_run_has_the_state_of_its_least_advanced_living_rank() -> None:
     assert run.state is State.WARMING
 
 
+def test_a_rank_of_an_earlier_start_that_is_read_later_joins_it() -> None:
+    """A poll without time for all records leaves some to the next one."""
+    ended = [
+        reading(str(rank), alive=False, attached=20, launch="first", rank=rank, world_size=2)
+        for rank in range(2)
+    ]
+    latest, around = reading("latest", attached=10, launch="second"), OtherReadings(now_ns=NOW)
+    judging = Judging()
+    judging.of([ended[1], latest], around, None)
+    assert [[view.rank for view in run.ranks] for run in judging.earlier] == [[1]]
+    judging.of([*ended, latest], around, None)
+    (run,) = judging.earlier
+    assert [view.rank for view in run.ranks] == [0, 1]
+    judging.of([latest, *ended], around, None)
+    assert judging.earlier == (run,)
+    assert judging.earlier[0] is run, "what has not changed is not judged again"
+
+
 def test_a_rank_gets_the_host_data_of_its_own_process() -> None:
     process = ProcessReading(pid=7, cpu_seconds=1.0, resident_bytes=2)
     (run,) = group(
@@ -341,7 +359,7 @@ def test_the_figures_of_a_removed_record_are_evicted() -> None:
     judging, around = Judging(), OtherReadings(now_ns=NOW)
     judging.of([one, other], around, None)
     before = cached_figures(one), cached_figures(other)
-    judging.of([other], around, None)
+    judging.of([other], around, {other.folder})
     assert cached_figures(other) is before[1]
     assert cached_figures(one) is not before[0]
 
