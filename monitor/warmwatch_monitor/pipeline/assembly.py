@@ -113,16 +113,15 @@ class Assembly:
     def _count_left_out(
         self, reading: RecordsReading | None, runs: tuple[RunView, ...]
     ) -> Mapping[str, int]:
-        """Count what is left out now. Increases since the last Snapshot add to the total."""
+        """Count what is left out now. Increases since the last reading add to the total."""
+        nothing = dict.fromkeys(LEFT_OUT, 0)
+        if reading is None:
+            return nothing  # the next reading does not count the same again
         views = [view for run in runs for view in run.ranks if view.living]
-        unknown = sum(
+        unlisted_gpus = sum(
             max(0, len(view.figures.who.reported_gpus) - len(view.gpus)) for view in views
         )
-        now = {
-            **dict.fromkeys(LEFT_OUT, 0),
-            **(reading.left_out if reading else {}),
-            "gpus": unknown,
-        }
+        now = {**nothing, **reading.left_out, "gpus": unlisted_gpus}
         self._left_out_total = {
             kind: self._left_out_total[kind] + max(0, count - self._left_out[kind])
             for kind, count in now.items()

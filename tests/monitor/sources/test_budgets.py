@@ -491,12 +491,13 @@ def _metrics(made: Snapshot) -> list[str]:
 def test_the_total_of_omitted_records_grows_by_new_ones() -> None:
     assembly = Assembly(settings(Path("/nowhere")))
     totals = []
-    for count in (0, 5, 3, 4):
-        readings = Readings(values={RECORDS.name: RecordsReading(left_out={"ranks": count})})
+    for count in (0, 5, None, 5, 3, 4):  # None: a failed read
+        reading = None if count is None else RecordsReading(left_out={"ranks": count})
+        readings = Readings(values={RECORDS.name: reading})
         made = assembly.make(readings, (HEALTH,), b.NOW, b.EPOCH).snapshot
-        assert made.left_out["ranks"] == count
+        assert made.left_out["ranks"] == (count or 0)
         totals.append(made.left_out_total["ranks"])
-    assert totals == [0, 5, 5, 6]
+    assert totals == [0, 5, 5, 5, 5, 6]
     assert 'warmwatch_left_out_total{what="records"} 0.0' in _metrics(made)
 
 
