@@ -106,6 +106,7 @@ if TYPE_CHECKING:
         WorkerCompilations,
         began_launch,
         families,
+        is_present,
         last_sign_ns,
         owned,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -171,6 +171,15 @@ class Owner(Struct, frozen=True, kw_only=True):
     def plain(self, shown: str) -> str:
         """The run's own name, without the owner."""
         return shown.removesuffix(f"@{self.name}")
+
+
+def is_present(folder: str, present: Collection[str] | None) -> bool:
+    """Whether a record exists, or cannot be checked now.
+
+    ``present``: the folders of the existing records, and the directories that cannot be read now;
+    ``None`` if no directory could be read.
+    """
+    return present is None or folder in present or folder.rpartition("/")[0] in present
 
 
 def began_launch(identity: Identity) -> bool:

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from warmwatch_monitor.model import GpuReading, RankView, RunView, Spending
+from warmwatch_monitor.model import GpuReading, RankView, RunView, Spending, is_present
 
 
 class _Meter(Struct, frozen=True, kw_only=True):
@@ -83,8 +83,7 @@ def retained(
 ) -> dict[str, EnergyUsed]:
     """The part of ``used`` for records that are ``present``, or gone for less than the retention.
 
-    ``present`` has their folders, or the directories that cannot be read now. It is ``None`` if
-    the whole poll failed. A record that cannot be read does not count as gone.
+    A record that cannot be read does not count as gone.
     """
     result: dict[str, EnergyUsed] = {}
     for folder, energy_used in used.items():
@@ -97,11 +96,6 @@ def retained(
         elif now_ns - energy_used.gone_ns <= retention_ns:
             result[folder] = energy_used
     return result
-
-
-def is_present(folder: str, present: Collection[str] | None) -> bool:
-    """Whether a record exists or cannot be checked now; see :func:`retained`."""
-    return present is None or folder in present or folder.rpartition("/")[0] in present
 
 
 def updated(used: EnergyUsed, view: RankView, now_ns: int) -> EnergyUsed:

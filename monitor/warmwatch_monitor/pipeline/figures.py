@@ -5,7 +5,7 @@ Figures are cached between polls: a rank costs only what changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 from operator import attrgetter
@@ -45,6 +45,7 @@ from warmwatch_monitor.model import (
     Who,
     Workers,
     Worth,
+    is_present,
 )
 from warmwatch_monitor.model.records import Journaled
 from warmwatch_monitor.pipeline import slot_figures
@@ -344,10 +345,9 @@ def cached_figures(reading: RecordReading) -> CachedFigures:
     return before
 
 
-def forget_others(readings: Iterable[RecordReading]) -> None:
-    """Evict the figures of records that no longer exist."""
-    there = {reading.folder for reading in readings}
-    for folder in _cached.keys() - there:
+def forget_gone(present: Collection[str] | None) -> None:
+    """Evict the figures of records that no longer exist; ``present`` as for ``is_present``."""
+    for folder in [folder for folder in _cached if not is_present(folder, present)]:
         del _cached[folder]
 
 

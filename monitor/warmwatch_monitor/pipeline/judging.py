@@ -33,14 +33,15 @@ from warmwatch_monitor.model import (
     Refusal,
     RunView,
     Slower,
+    is_present,
     owned,
 )
 from warmwatch_monitor.model.causes import surroundings_of
 from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
 from warmwatch_monitor.pipeline import memory, slowdown
-from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, is_present, retained
+from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, retained
 from warmwatch_monitor.pipeline.estimates import with_estimates
-from warmwatch_monitor.pipeline.figures import cached_figures, forget_others
+from warmwatch_monitor.pipeline.figures import cached_figures, forget_gone
 from warmwatch_monitor.pipeline.limits import Windows, with_limits
 from warmwatch_monitor.pipeline.outside import OutsideActivity
 from warmwatch_monitor.pipeline.runs import (
@@ -104,11 +105,18 @@ class Analysis:
         self._energy, runs = isolated.run(
             "adding up energy", partial(charge, energy, runs, now_ns), (energy, runs)
         )
-        self._windows, runs = isolated.run(
+        judged = {view.record.folder for run in runs for view in run.ranks}
+        unread = {
+            folder: window
+            for folder, window in self._windows.items()
+            if folder not in judged and is_present(folder, present)
+        }
+        windows, runs = isolated.run(
             "judging what limits the speed",
             partial(with_limits, runs, self._windows, others.host, now_ns),
             (self._windows, runs),
         )
+        self._windows = {**unread, **windows}
         runs = isolated.run(
             "estimating the time left", partial(with_estimates, runs, now_ns, histories), runs
         )
@@ -213,7 +221,7 @@ class Judging:
         """
         records = [_with_death(record, others.histories.get(record.folder)) for record in records]
         judged, refused = self._judge_all(records, others)
-        forget_others(records)
+        forget_gone(present)
         self._outside.keep(present)
         if present is not None:
             self._names = judged.names
@@ -444,23 +452,23 @@ def follow_work(
     """
     busy = [gpu for gpu in gpus if (gpu.utilization_ratio or 0.0) >= WORKING_RATIO]
     computing = [gpu.at_ns for gpu in busy if not _spins(gpu)]
-    is_known = all(gpu.utilization_ratio is not None for gpu in gpus) and bool(
-        gpus or not uses_gpus
+    gpus_read = bool(gpus or not uses_gpus) and all(
+        gpu.utilization_ratio is not None for gpu in gpus
     )
     moment = 0
     if computing:
         moment = max(computing)
-    elif not busy and is_known and process is not None and process.cpu_seconds != work.cpu_seconds:
+    elif not busy and gpus_read and process is not None and process.cpu_seconds != work.cpu_seconds:
         moment = now_ns if (process.cpu_ratio or 0.0) >= WORKING_RATIO else 0
     working_ns = max(work.working_ns, min(moment, now_ns))
     cpu_seconds = work.cpu_seconds if process is None else process.cpu_seconds
-    busy_ns = work.busy_ns if is_idle(process, gpus) else now_ns
+    busy_ns = work.busy_ns if gpus_read and _is_idle(process, gpus) else now_ns
     after = Work(working_ns=working_ns, cpu_seconds=cpu_seconds, busy_ns=busy_ns)
     return work if after == work else after
 
 
-def is_idle(process: ProcessReading | None, gpus: Sequence[GpuReading]) -> bool:
-    """Whether process, workers, compilers and GPUs are all known and idle."""
+def _is_idle(process: ProcessReading | None, gpus: Sequence[GpuReading]) -> bool:
+    """Whether process, workers, compilers and ``gpus`` are all known and idle."""
     if process is None or process.cpu_ratio is None or process.workers_busy is None:
         return False
     helpers_busy = process.workers_busy or any(

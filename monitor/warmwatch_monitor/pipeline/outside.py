@@ -38,10 +38,10 @@ from warmwatch_monitor.model import (
     ProcessReading,
     RankHistory,
     RecordReading,
+    is_present,
     owned,
 )
 from warmwatch_monitor.model.machine import WORKING_RATIO
-from warmwatch_monitor.pipeline.energy import is_present
 from warmwatch_monitor.pipeline.runs import compiling_children
 
 _PHASE, _KIND = PHASES.index("outside"), KINDS.index("outside")

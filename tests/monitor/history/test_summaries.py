@@ -16,7 +16,7 @@ from warmwatch_monitor.history.summaries import id_of, summarize_run
 from warmwatch_monitor.model import Owner, RankView, RunView, Snapshot
 from warmwatch_monitor.model.journal import NOTHING, Wrapping
 from warmwatch_monitor.model.run_summary import RunSummary
-from warmwatch_monitor.pipeline.figures import forget_others
+from warmwatch_monitor.pipeline.figures import forget_gone
 from warmwatch_monitor.sources.records import parsed_journal
 from warmwatch_monitor.sources.records.parsed_journal import Journals, parse_journal
 
@@ -24,7 +24,7 @@ from warmwatch_monitor.sources.records.parsed_journal import Journals, parse_jou
 @pytest.fixture(autouse=True)
 def _no_record_is_known() -> None:
     """These are of one folder, and of several owners, which no record is."""
-    forget_others(())
+    forget_gone(())
 
 
 ALICE = Owner(uid=1000, name="alice", own=True)

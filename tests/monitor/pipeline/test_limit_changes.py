@@ -8,10 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from support import builders as b
+from support import sources
 from support.builders import NOW, SECOND, view_of
 from support.values import replace
-from warmwatch_monitor.model import ProcessReading, RecordReading
+from warmwatch_monitor.model import ProcessReading, RecordReading, Refusal
+from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.limits import Windows, with_limits
+from warmwatch_monitor.sources.listed import NVML, RECORDS, Readings
+from warmwatch_monitor.sources.records.source import RecordsReading
 
 COMPUTES = {"utilization_ratio": 0.99, "tensor_active_ratio": 0.7}
 RIVAL = {"process_ratios": ((1, 0.5), (9, 0.5))}
@@ -69,6 +73,38 @@ def test_a_rival_on_the_gpu_ends_compute_and_its_end_ends_shared(begin: int) -> 
 def test_a_process_that_exits_keeps_what_limited_its_steps() -> None:
     seen = verdicts(60, lambda at: RIVAL if at >= 30 else {}, program_ended=30)
     assert set(seen[8:]) == {"compute"}
+
+
+@pytest.mark.parametrize(
+    "unread",
+    [None, RecordsReading(refusals=(Refusal(path="/d/gpt2", reason="it is torn"),))],
+    ids=["no directory", "the record"],
+)
+def test_what_limits_a_rank_survives_a_poll_that_cannot_read_it(
+    unread: RecordsReading | None,
+) -> None:
+    """Of an ended rank it is never measured again."""
+    assembly = Assembly(sources.settings("/d"))
+    gpu = replace(b.gpu(0, **COMPUTES, processes=(1,)), at_ns=NOW)
+    slot = replace(b.WARM, identity=replace(b.WARM.identity, gpus=(gpu.uuid,)))
+
+    def verdict(second: int, reading: RecordsReading | None) -> str | None:
+        at_ns = NOW + second * SECOND
+        values = {RECORDS.name: reading, NVML.name: (replace(gpu, at_ns=at_ns),)}
+        runs = assembly.make(Readings(values=values), (), at_ns, b.EPOCH).snapshot.runs
+        limits = [view.limited_by for run in runs for view in run.ranks]
+        return limits[0].verdict if limits and limits[0] else None
+
+    for second in range(20):
+        at_ns, count = NOW + second * SECOND, slot.steps.steps + second
+        steps = replace(slot.steps, steps=count, last_step_ns=at_ns)
+        record = RecordReading(folder="/d/gpt2", slot=replace(slot, steps=steps), alive=True, pid=1)
+        found = verdict(second, RecordsReading(records=(record,)))
+    assert found == "compute"
+    ended = RecordsReading(records=(replace(record, alive=False, pid=None),))
+    assert verdict(20, ended) == "compute"
+    assert verdict(21, unread) is None
+    assert verdict(22, ended) == "compute"
 
 
 def test_a_loop_that_begins_to_wait_for_its_own_code_ends_compute() -> None:

@@ -18,7 +18,7 @@ from support import builders as b
 from support.values import replace
 from warmwatch.shared import record
 from warmwatch_monitor.model import LongStep, RankView
-from warmwatch_monitor.pipeline.figures import forget_others
+from warmwatch_monitor.pipeline.figures import forget_gone
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 
 RECORDED = Path(__file__).parents[2] / "captures" / "queued_steps_h100.json.xz"
@@ -64,7 +64,7 @@ class Training(b.GrowingRecord):
 
     def first_look(self) -> float | None:
         """The recent speed for a command without a daemon."""
-        forget_others(())
+        forget_gone(())
         return self.poll(Judging()).figures.steps.recent
 
 

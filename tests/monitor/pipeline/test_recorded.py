@@ -15,7 +15,7 @@ from support.values import field_names, replace
 from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor.model import Beginning, Figures, GraphBreak, RecordReading
-from warmwatch_monitor.pipeline.figures import cached_figures, forget_others
+from warmwatch_monitor.pipeline.figures import cached_figures, forget_gone
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.slot_figures import lengths
 
@@ -33,7 +33,7 @@ def figures(slot: Slot, **more: Any) -> Figures:
 
 def computed(made: RecordReading) -> Figures:
     """The figures of a record on its first poll."""
-    forget_others(())
+    forget_gone(())
     return view_of(made).figures
 
 
@@ -62,7 +62,7 @@ def test_cached_figures_never_differ_from_newly_computed_ones(
     looks: list[tuple[Slot, dict[str, Any], int]],
 ) -> None:
     """This includes blocks that are the same object while other blocks changed."""
-    forget_others(())
+    forget_gone(())
     found, made = [], []
     for slot, change, steps in looks:
         moved = replace(slot.steps, steps=max(0, slot.steps.steps + steps))
@@ -79,6 +79,8 @@ def test_no_figure_of_a_removed_record_is_cached() -> None:
     judging.of([first], around, None)
     assert cached_figures(first) is known
     judging.of([], around, None)
+    assert cached_figures(first) is known, "its directory could not be read"
+    judging.of([], around, set())
     assert cached_figures(first) is not known
 
 

@@ -161,6 +161,21 @@ def test_a_reading_of_the_process_counts_only_once() -> None:
     assert follow_work(first, process, (), 200, uses_gpus=False).working_ns == 100
 
 
+def test_a_rank_whose_gpus_are_not_read_is_not_known_to_be_idle() -> None:
+    """A compilation that measures kernels keeps only the GPU busy: it does not hang."""
+    process = ProcessReading(
+        pid=1, cpu_seconds=7.0, resident_bytes=1, cpu_ratio=0.0, workers_busy=0, workers_idle=0
+    )
+    idle, unread = (b.gpu(0, **values) for values in (IDLES, UNREAD))
+    for gpus, uses_gpus, busy_ns in (
+        ((idle,), True, 0),
+        ((unread,), True, NOW),
+        ((), True, NOW),
+        ((), False, 0),
+    ):
+        assert follow_work(Work(), process, gpus, NOW, uses_gpus=uses_gpus).busy_ns == busy_ns
+
+
 def test_a_rank_that_receives_batches_is_not_stalled() -> None:
     slot = replace(b.WARM, steps=replace(b.WARM.steps, last_step_ns=b.ago(120)))
     quiet = facts(
