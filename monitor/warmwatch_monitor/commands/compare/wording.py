@@ -56,19 +56,36 @@ def page(comparison: Comparison) -> Document:
     """The whole comparison. Differences come first, because they qualify the costs."""
     affected = dict.fromkeys(incomparable.rows for incomparable in comparison.incomparable)
     differs = [_differs(comparison, rows) for rows in affected]
-    first, *others = [*differs, *map(sentence, comparison.break_even)]
+    costs = [*_break_even(comparison)]
+    first = differs.pop(0) if differs else costs.pop(0)
     return Document(
         title="Warmwatch comparison: " + ", ".join(side.label for side in comparison.sides),
         state="",
         answer=first,
-        warnings=tuple(_warnings(comparison)),
+        warnings=(*(text.removesuffix(".") for text in differs), *_warnings(comparison)),
         sections=(
-            *((Section("Break-even", items=tuple(map(Item, others))),) if others else ()),
+            *((Section("Break-even", items=tuple(map(Item, costs))),) if costs else ()),
             *_tables(comparison),
-            *runs_section((side.label, side.runs) for side in comparison.sides),
+            *runs_section(_programs(comparison.sides)),
             _method(comparison),
         ),
     )
+
+
+def _break_even(comparison: Comparison) -> Iterator[str]:
+    """A sentence for each run; those of the baseline's program share one."""
+    same = [one.run for one in comparison.break_even if _is_same(one)]
+    if same:
+        *names, last = comparison.baseline, *same
+        yield (
+            f"{', '.join(names)} and {last} ran the same program, as far as recorded, so a "
+            "difference counts as noise. If you changed it, name each version (--run NAME)."
+        )
+    yield from (sentence(one) for one in comparison.break_even if not _is_same(one))
+
+
+def _is_same(one: BreakEven) -> bool:
+    return one.difference is not None and one.difference.verdict == SAME
 
 
 def sentence(break_even: BreakEven) -> str:
@@ -78,11 +95,6 @@ def sentence(break_even: BreakEven) -> str:
         return f"{head}: unknown: one of them has no clean step."
     if break_even.saves_seconds is None:
         return f"{head}: {speed(apart)}; no break-even, as one of them has no known cost."
-    if apart.verdict == SAME:
-        return (
-            f"{break_even.run} and {break_even.against} ran the same program, as far as recorded, "
-            "so a difference counts as noise. If you changed it, name each version (--run NAME)."
-        )
     costs, times = _costs(break_even.cost_seconds or 0.0), amounts.faster(apart.ratio)
     if not apart.claimed:
         measured = f"its steps are {times}" if times != "as fast" else "its steps take as long"
@@ -216,12 +228,34 @@ def _differs(comparison: Comparison, affected: tuple[str, ...]) -> str:
     differing = []
     for incomparable in comparison.incomparable:
         if incomparable.rows == affected:
-            pairs = zip(comparison.sides, incomparable.values, strict=True)
-            values = ", ".join(f"{value} in {side.label}" for side, value in pairs)
-            differing.append(f"{incomparable.what}: {values}")
-    shown = ", ".join(_SPEED if name == rows.SPEED_UP else name for name in affected)
-    names = "all times, memory and energy" if affected == rows.ALL else shown
+            of_each: dict[str, list[Side]] = {}
+            for side, value in zip(comparison.sides, incomparable.values, strict=True):
+                of_each.setdefault(value, []).append(side)
+            values = (
+                f"{value} in {_named(sides, comparison.sides)}" for value, sides in of_each.items()
+            )
+            differing.append(f"{incomparable.what}: {', '.join(values)}")
+    empty = {name for name, text in _ROWS if not any(text(side) for side in comparison.sides)}
+    shown = [_SPEED if name == rows.SPEED_UP else name for name in affected if name not in empty]
+    names = "all times, memory and energy" if affected == rows.ALL else ", ".join(shown)
     return f"Not the same {'; '.join(differing)}; this affects {names}."
+
+
+def _named(sides: Sequence[Side], among: Sequence[Side]) -> str:
+    """Their names: of a name of which they are all runs without ids, once."""
+    left = {side.run for side in among if side not in sides}
+    return " and ".join(
+        dict.fromkeys(side.label if side.run in left else side.run for side in sides)
+    )
+
+
+def _programs(sides: Sequence[Side]) -> Iterator[tuple[str, Sequence[Run]]]:
+    """The runs of each program, once."""
+    of_each: dict[frozenset[str], list[Side]] = {}
+    for side in sides:
+        of_each.setdefault(frozenset(run.id for run in side.runs), []).append(side)
+    for same in of_each.values():
+        yield _named(same, sides), same[0].runs
 
 
 def _tables(comparison: Comparison) -> Iterator[Section]:

@@ -211,8 +211,9 @@ def _when(values: dict[str, Any], rank: Rank, now: float | None) -> str:
     """``step 22, 40 s ago``: the age of a living rank's; without what is unknown."""
     before, at = values.get("step"), values.get("ended_at")
     step = "" if before is None or not rank["steps"] else f"step {before + 1}"
-    if step and values.get("evaluating"):
-        step = f"after step {before}"
+    # a change of the grad mode may be an evaluation that nothing marks, as in a report
+    if step and (values.get("evaluating") or values["category"] == "grad_mode"):
+        step = f"after step {before}" if before else ""
     if at is None or now is None or State(rank["state"]) in ENDED:
         return step
     return ", ".join(filter(None, [step, f"{duration(max(0.0, now - at))} ago"]))

@@ -169,8 +169,19 @@ def test_another_program_host_mode_or_batch_is_no_other_start(
     assert "Runs of each program" not in compared("start0", "third")
 
 
+def test_the_runs_of_one_program_are_named_once(history: Store) -> None:
+    other = [of(start(at, 0.018, run="other"), script="other.py") for at in (3, 4)]
+    history.save([start(0), start(1), start(2), *other])
+    shown = " ".join(compared("start0", "start1", "start2", "start3", "start4").split())
+    assert "Not the same script: train.py in gpt2, other.py in other; this" in shown
+    assert "gpt2 (start0), gpt2 (start1) and gpt2 (start2) ran the same program" in shown
+    assert shown.count("ran the same program") == 1
+    runs = shown.split("Runs of each program")[1].split("How to read it")[0]
+    assert [word for word in runs.split() if word.endswith(":")] == ["gpt2:", "other:"]
+
+
 def test_two_compared_starts_are_runs_of_one_program(history: Store) -> None:
     history.save([start(0), start(1, 0.018)])
     shown = " ".join(compared("start0", "start1").split())
-    assert "and gpt2 (start0) ran the same program, as far as recorded, so" in shown
+    assert "gpt2 (start0) and gpt2 (start1) ran the same program, as far as recorded, so" in shown
     assert "break-even at step" not in shown

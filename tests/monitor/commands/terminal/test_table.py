@@ -182,9 +182,17 @@ def test_a_recompile_is_reported_with_its_remedy() -> None:
     again = next(i for i, line in enumerate(output) if line.startswith("recompiled"))
     assert output[again].endswith(f", `forward` (model.py:31): {b.WHY}")
     assert "(shape, step 12, 1.0 s ago)" in output[again]
+    assert output[again + 1].startswith("    ")
     output = shown(b.view(view.record.slot, compilations=(replace(known, evaluating=True),)))
     assert any("(shape, after step 11, 1.0 s ago)" in line for line in output)
-    assert output[again + 1].startswith("    ")
+
+
+def test_a_change_of_the_grad_mode_came_after_a_step_as_in_a_report() -> None:
+    """An evaluation that nothing marks: the record does not know that it is none of a step."""
+    slot = b.in_every_state()["recompiling"].record.slot
+    for step, when in ((11, "grad_mode, after step 11, 1.0 s ago"), (0, "grad_mode, 1.0 s ago")):
+        known = replace(b.RECOMPILATION, step=step, category="grad_mode", reason="GRAD_MODE")
+        assert any(f"({when})" in line for line in shown(b.view(slot, compilations=(known,))))
 
 
 def test_the_time_of_a_recompile_includes_only_its_own_backward() -> None:
