@@ -57,3 +57,15 @@ def test_the_setting_is_the_one_that_cures_where_pytorchs_hint_does_not(
     reason: str, hint: str | None, remedy: str
 ) -> None:
     assert break_remedy(reason, hint, library=False) == remedy
+
+
+def test_in_the_code_of_a_library_only_a_setting_helps() -> None:
+    """Nobody changes that code, so the break does not stand above one with a remedy."""
+    skipped = "Attempted to call function marked as skipped"
+    assert break_remedy(skipped, "Move it out of the graph", library=True) is None
+    assert break_remedy("call to Tensor.frobnicate", "Use another function", library=True) is None
+    logged, setting = "logging.Logger method not supported", "ignore_logging_functions"
+    remedy = break_remedy(logged, f"add it to `torch._dynamo.config.{setting}`", library=True)
+    assert remedy is not None
+    assert setting in remedy
+    assert "Take the logging out" not in remedy

@@ -11,7 +11,7 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared.advice import MADE_ANEW
 from warmwatch.shared.fallbacks import DISABLED, FLEX, LIMIT, MODE, REMEDIES, words
-from warmwatch.shared.record import MOST_TOUCHED, CompileCounts
+from warmwatch.shared.record import MOST_TOUCHED, CompileCounts, StepCounts
 from warmwatch.shared.states import CONDITIONS
 from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.figures.compile import CompilingWorkers
@@ -277,6 +277,16 @@ def test_functions_that_run_eagerly_are_told_apart_by_cause() -> None:
     series = render(b.snapshot(one), None)[0].decode()
     found = re.findall(r"fallbacks_total\{cause=\"(\w+)\",.*\} (\S+)", series)
     assert dict(found) == {LIMIT: "1.0", FLEX: "2.0", DISABLED: "2.0"}
+
+
+def test_without_steps_a_function_runs_eagerly_since_no_step() -> None:
+    hit = fallback().figures.log.fallbacks[0]
+    slot = replace(b.WARM, steps=StepCounts(), compile=replace(b.WARM.compile, fallbacks=1))
+    (rank,) = status(b.snapshot(b.view(slot, fallbacks=(hit,))))["runs"][0]["ranks"]
+    (held,) = (one for one in rank["conditions"] if one["condition"] == "fallback")
+    assert held["words"] == (
+        "new inputs of `forward` run eagerly: the recompile limit of 8 was reached"
+    )
 
 
 def test_a_function_that_was_called_in_a_dispatch_mode_is_named_with_its_step() -> None:

@@ -33,6 +33,7 @@ from warmwatch_monitor.commands.report.wording_compilations import again as sect
 from warmwatch_monitor.commands.report.wording_compilations import broken as section_of_breaks
 from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.model import PHASES
+from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import as_json, draw
 from warmwatch_monitor.output.document import markdown
@@ -412,6 +413,20 @@ def test_the_cold_caches_of_a_first_run_come_last() -> None:
     assert "saves the next run up to 114 s" in last.what
     assert any(one.saves for one in others)
     assert not others[-1].saves
+
+
+@pytest.mark.parametrize("library", [None, "transformers"])
+def test_evaluations_of_the_original_model_have_a_remedy_unless_a_trainer_makes_them(
+    library: str | None,
+) -> None:
+    answers = {"compile.uncompiled_evaluations": 3, "compile.graphs": 2}
+    what = replace(COLD, wrappings=(Wrapping(library=library),))
+    found = [
+        one for one in report(a.finished(answers=answers, what=what)).do if "eval" in one.about
+    ]
+    assert [one.about for one in found] == (
+        [] if library else ["3 evaluations called no compiled function"]
+    )
 
 
 def test_a_remedy_for_waits_has_the_seconds_of_their_share() -> None:
