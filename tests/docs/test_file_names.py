@@ -37,3 +37,15 @@ def test_every_file_that_a_text_names_exists(texts: list[Path], folders: tuple[s
     assert len(named) > 10
     missing = [one for one in named if not any(path.endswith(f"/{one[1]}") for path in known)]
     assert missing == []
+
+
+def test_every_promise_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "design" / "promises.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "`" in line]
+    tests = ROOT / "tests"
+    for row in rows:
+        proofs = re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", row.rpartition(" | ")[2])
+        assert proofs, row
+        for path, name in proofs:
+            assert (tests / path).is_file(), path
+            assert not name or f"def {name}(" in (tests / path).read_text(), f"{path}::{name}"
