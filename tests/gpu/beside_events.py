@@ -35,7 +35,6 @@ def main(modes: tuple[str, ...]) -> int:
             **os.environ,
             "WARMWATCH_DIR": f"{place}/records",
             "WARMWATCH_STATE": f"{place}/state",
-            "WARMWATCH_PRICE_PER_GPU_HOUR": "3",
         }
         with served.daemon(environ) as daemon:
             wrong = _each_mode(folder, environ, modes)

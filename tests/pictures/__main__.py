@@ -55,7 +55,7 @@ def _look(url: str) -> None:
 def _look_at_report() -> None:
     """The file that ``warmwatch report --html`` writes, of a run built by hand."""
     account = RUN
-    made = cleaned(report(account, 2.5))
+    made = cleaned(report(account))
     with tempfile.TemporaryDirectory() as place, chromium() as browser:
         page = Path(place, "report.html")
         page.write_text(html(page_of(made), made, account), encoding="utf-8")

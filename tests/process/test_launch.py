@@ -284,15 +284,6 @@ def test_an_empty_command_name_is_not_found(options: tuple[str, ...]) -> None:
     assert done.stderr.startswith("warmwatch: the command '': not found")
 
 
-def test_an_invalid_price_is_reported_before_the_command_starts(tmp_path: Path) -> None:
-    """Reported at the end, the error would replace the exit code."""
-    made = tmp_path / "made"
-    price = {**os.environ, "WARMWATCH_PRICE_PER_GPU_HOUR": "2 euros"}
-    done = started("touch", str(made), options=("--report",), env=price)
-    assert (done.returncode, made.exists()) == (2, False)
-    assert "is not a price" in done.stderr
-
-
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "2>/dev/full", "<&- >&- 2>&-"])
 def test_the_exit_code_is_passed_on_without_an_output(closed: str) -> None:
     for options, command, code in (

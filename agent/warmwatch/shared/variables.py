@@ -71,9 +71,6 @@ class Monitor:
     """seconds an ended run stays visible"""
     WARMWATCH_LONG_COMPILE = "`3600`"
     """seconds after which any compilation counts as long, or `off` (docs/how-to/debug-a-hang.md)"""
-    WARMWATCH_PRICE_PER_GPU_HOUR = "none"
-    """price of one GPU for one hour; reports then show what compiling cost
-    (docs/how-to/read-a-report.md)"""
     WARMWATCH_STATE = "`$XDG_STATE_HOME/warmwatch` or `~/.local/state/warmwatch`"
     """directory of the history of runs, or `off` to keep none (docs/reference/history.md)"""
     WARMWATCH_STATE_DAYS = "`365`"

@@ -14,23 +14,6 @@ from warmwatch_monitor.base.access import ACCESS_KEYS, ANYBODY, Access
 from warmwatch_monitor.base.errors import UsageError
 from warmwatch_monitor.base.timeouts import DISK_SECONDS, within
 
-PRICE = "WARMWATCH_PRICE_PER_GPU_HOUR"
-
-
-def price_per_gpu_hour(environ: Mapping[str, str]) -> float | None:
-    """Price of one GPU for one hour, in any currency. Raises UsageError if it is invalid."""
-    text = environ.get(PRICE, "").strip()
-    if not text:
-        return None
-    try:
-        price = float(text)
-    except ValueError:
-        price = -1.0
-    if not 0 <= price < 1e9:  # also refuses NaN and infinity
-        raise UsageError(f"{PRICE}: {text!r} is not a price; use a number such as 2.5, or unset it")
-    return price
-
-
 NO_SQLITE = (
     "this Python was built without SQLite (it has no module _sqlite3); install warmwatch in one "
     "that has it"

@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.text import Text
 
 from warmwatch_monitor.base.errors import DaemonError, WarmwatchError
-from warmwatch_monitor.base.settings import price_per_gpu_hour
 from warmwatch_monitor.client.answers import settings_from
 from warmwatch_monitor.client.daemon import daemon_of, query_daemon
 from warmwatch_monitor.client.started import ANY_PORT, ends_with_a_command, started_daemon
@@ -79,8 +78,6 @@ def run(
     with startable(command):
         if not (watch or report or serve or json is not None):
             become(command, environment(os.environ, run=name))
-        if report:
-            price_per_gpu_hour(os.environ)  # report an invalid price before CMD starts
         place, launch = place_of("--json", json), uuid.uuid4().hex
         environ = environment(os.environ, run=name, started_by=launch)
         with _served(launch) if serve else nullcontext() as page:

@@ -73,11 +73,6 @@ def size(many: float) -> str:
     return f"{many:.0f} B"
 
 
-def money(amount: float) -> str:
-    """A price has no currency here: ``0.42``, ``1,016.50``."""
-    return f"{amount:,.2f}" if amount >= 0.1 else f"{amount:.2g}"
-
-
 def rate(value: float) -> str:
     """``943``, ``12.3k``, ``1.02 M``, as tokens a second are."""
     for number, unit in ((1e9, " G"), (1e6, " M"), (1e3, "k")):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
 
 from warmwatch_monitor.base.errors import UsageError
-from warmwatch_monitor.base.settings import price_per_gpu_hour
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.client.summaries import as_written, run_summaries
 from warmwatch_monitor.commands.compare.comparison import compare as compare_all
@@ -53,7 +51,7 @@ def compare(runs: tuple[str, ...], is_json: bool, markdown: bool, dir: str | Non
         )
     with as_written(summaries):
         item = others(summaries, recorded[0], history=dir is None)
-        made = cleaned(compare_all(summaries, price_per_gpu_hour(os.environ), **item._asdict()))
+        made = cleaned(compare_all(summaries, **item._asdict()))
     if is_json:
         say(as_json(made))
         return

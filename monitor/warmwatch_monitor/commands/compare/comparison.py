@@ -96,8 +96,6 @@ class Side(Measured, frozen=True, kw_only=True):
     """GPU time of compiling, all ranks."""
     joules: float | None = None
     """Energy of compiling, all ranks."""
-    money: float | None = None
-    """Price of compiling, all ranks."""
     steady_seconds: float | None = None
     """Length of its clean step."""
     whole_step_seconds: float | None = None
@@ -202,7 +200,6 @@ def _outcome(cost: float, saves: float) -> str:
 
 def compare(
     summaries: Sequence[RunSummary],
-    price: float | None = None,
     *,
     labels: Sequence[str] | None = None,
     programs: Mapping[str, tuple[Run, ...]] = _ALONE,
@@ -210,10 +207,10 @@ def compare(
 ) -> Comparison:
     """All runs side by side. The baseline is the first eager run, else the first run.
 
-    ``price``: of an hour of one GPU. ``labels``: used instead of the names. ``programs``: by the
-    id of a run, the runs of its program; without, it is the only one. ``neighbours``: by that id.
+    ``labels``: used instead of the names. ``programs``: by the id of a run, the runs of its
+    program; without, it is the only one. ``neighbours``: by that id.
     """
-    reports = [report(run, price) for run in summaries]
+    reports = [report(run) for run in summaries]
     labels = labels or _labels(reports)
     sides = [
         _side(
@@ -300,7 +297,6 @@ def _side(
         cost_seconds=_cost(rank, made) if rank else None,
         gpu_seconds=whole.gpu_seconds if whole else None,
         joules=whole.joules if whole else None,
-        money=whole.money if whole else None,
         steady_seconds=made.steady.seconds,
         runs=runs,
         mean_seconds=mean(runs),

@@ -36,7 +36,6 @@ _ROWS: tuple[tuple[str, Callable[[Side], str]], ...] = (
     ),
     ("its GPU-seconds", lambda side: if_known(amounts.number, side.gpu_seconds)),
     (rows.SPENT, lambda side: if_known(energy, side.joules)),
-    ("its money", lambda side: if_known(amounts.money, side.money)),
     (rows.STEADY, lambda side: if_known(took, side.steady_seconds)),
     ("with all between steps", lambda side: if_known(took, side.whole_step_seconds)),
     (_MEAN, lambda side: _mean(side)),

@@ -116,13 +116,12 @@ UNSEEN = "this is its last known state: no program observed its end"
 
 def report(
     summary: RunSummary,
-    price: float | None = None,
     before: RunSummary | None = None,
     *,
     now: float | None = None,
 ) -> Report:
-    """``price``: of an hour of one GPU; ``None`` if not set. ``before``: the last comparable run
-    in the history. ``now``: given if the summary may be much older.
+    """``before``: the last comparable run in the history. ``now``: given if the summary may be much
+    older.
     """
     lives = summary.state not in ENDED_STATES
     unseen = lives and now is not None and now - summary.seen > OUT_OF_SIGHT
@@ -139,12 +138,11 @@ def report(
         summary=summary.summary,
         what=summary.what,
         world_size=summary.what.world_size,
-        price_per_gpu_hour=price,
         doubts=(UNSEEN,) if unseen else (),
     )
     if not summary.ranks:
         return whole
-    made = _with_ranks(whole, summary, price, first_run=before is None)
+    made = _with_ranks(whole, summary, first_run=before is None)
     return made if before is None else replace(made, changed=changed(summary, before, made.rank))
 
 
@@ -153,16 +151,13 @@ def slowest_of(summary: RunSummary) -> RankSummary:
     return max(summary.ranks, key=lambda rank: (rank.answer["compile"]["seconds"], -rank.rank))
 
 
-def _with_ranks(
-    whole: Report, summary: RunSummary, price: float | None, *, first_run: bool
-) -> Report:
+def _with_ranks(whole: Report, summary: RunSummary, *, first_run: bool) -> Report:
     ordered = sorted(summary.ranks, key=lambda rank: -rank.answer["compile"]["seconds"])
     slowest = slowest_of(summary)
     each = {rank.rank: priced(rank.compiled) for rank in summary.ranks}
     again = [after_warm_seconds(rank.answer, each[rank.rank]) for rank in summary.ranks]
-    result = costs(
-        [rank.answer for rank in summary.ranks], again, summary.ranks.index(slowest), price
-    )
+    answers = [rank.answer for rank in summary.ranks]
+    result = costs(answers, again, summary.ranks.index(slowest))
     return replace(
         _of_rank(whole, slowest, each[slowest.rank], first_run=first_run),
         conditions=_conditions(summary, slowest),

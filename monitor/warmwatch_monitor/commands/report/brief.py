@@ -14,7 +14,7 @@ from warmwatch_monitor.commands.report import goodput
 from warmwatch_monitor.commands.report.parts import Remedy, Report, Share
 from warmwatch_monitor.commands.report.wording import answer
 from warmwatch_monitor.commands.report.wording_compilations import compilations, failure
-from warmwatch_monitor.output.amounts import energy, money, percent, slower_period
+from warmwatch_monitor.output.amounts import energy, percent, slower_period
 from warmwatch_monitor.output.states import STYLES
 
 _MOST = 3  # remedies
@@ -92,8 +92,6 @@ def _cost(report: Report) -> Iterator[Text]:
     text = f"Compiling took {took(spent)}{f' in {name}{again}' if name else ''}"
     if whole.joules is not None:
         text += f", {'about ' if whole.estimated else ''}{energy(whole.joules)}"
-    if whole.money is not None:
-        text += f", {money(whole.money)} of GPU time"
     yield Text(f"{text}.")
 
 

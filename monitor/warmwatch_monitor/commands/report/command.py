@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from warmwatch_monitor.base.bounded import read_text
 from warmwatch_monitor.base.errors import UsageError, WarmwatchError
-from warmwatch_monitor.base.settings import load_history_settings, price_per_gpu_hour
+from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.client.summaries import as_written, last_like, run_summary
 from warmwatch_monitor.commands.report.assembly import report as report_of
@@ -95,9 +95,8 @@ def report(
 
 
 def reported(summary: RunSummary, before: RunSummary | None = None) -> Report:
-    """Its report with the configured price, compared with ``before``, as printable text."""
-    price = price_per_gpu_hour(os.environ)
-    return cleaned(report_of(summary, price, before, now=time.time()))
+    """Its report, compared with ``before``, as printable text."""
+    return cleaned(report_of(summary, before, now=time.time()))
 
 
 def show(document: Document, *, markdown: bool) -> None:

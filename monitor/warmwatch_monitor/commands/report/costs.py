@@ -1,4 +1,4 @@
-"""What compiling cost: its time, energy and money. Pure."""
+"""What compiling cost: its time and energy. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ from warmwatch_monitor.commands.report.goodput import LATER, WARMUP
 from warmwatch_monitor.commands.report.parts import Cost
 
 ALL = "compiling"
-_HOUR = 3600.0
 _ALL_OF_IT = 0.995
 
 Rank = Mapping[str, Any]
 
 
-def costs(
-    ranks: Sequence[Rank], again: Sequence[float], slowest: int, price: float | None
-) -> tuple[Cost, ...]:
+def costs(ranks: Sequence[Rank], again: Sequence[float], slowest: int) -> tuple[Cost, ...]:
     """The costs of all ``ranks``; seconds are those of the ``slowest``, an index into ``ranks``.
 
     ``again``: the compile time of each rank after its first warm-up. An ended warm-up counts in
@@ -32,7 +29,7 @@ def costs(
     within = [spent - later for spent, later in zip(compiling, again, strict=True)]
     warming = [_warmup(rank, spent) for rank, spent in zip(ranks, within, strict=True)]
     first = ranks[slowest]["warmup"].get("first")
-    spending = _Spending(ranks, sum(compiling), price)
+    spending = _Spending(ranks, sum(compiling))
     costs = [spending.cost(WARMUP, warming, within, slowest, first["steps"] if first else None)]
     if any(again):
         costs.append(spending.cost(LATER, again, again, slowest))
@@ -45,7 +42,6 @@ class _Spending(Struct, frozen=True):
 
     ranks: Sequence[Rank]
     compiling: float
-    price: float | None
 
     def cost(
         self,
@@ -56,20 +52,16 @@ class _Spending(Struct, frozen=True):
         steps: int | None = None,
     ) -> Cost:
         """The cost of ``seconds`` of each rank, of which it spent ``compiling`` on compilation."""
-        gpu_seconds = self._gpu_seconds(seconds)
         joules, covered = _measured(self.ranks)
         share = min(1.0, sum(compiling) / self.compiling)
         return Cost(
             what=what,
             seconds=seconds[slowest],
             steps=steps,
-            gpu_seconds=gpu_seconds,
+            gpu_seconds=self._gpu_seconds(seconds),
             joules=None if joules is None else joules * share,
             estimated=joules is not None and share < _ALL_OF_IT,
             covered=None if joules is None else min(1.0, covered / self.compiling),
-            money=None
-            if self.price is None or gpu_seconds is None
-            else gpu_seconds / _HOUR * self.price,
         )
 
     def _gpu_seconds(self, seconds: Sequence[float]) -> float | None:

@@ -189,8 +189,6 @@ class Cost(Struct, frozen=True, kw_only=True):
     """Whether the energy of all compiling was measured and split by time."""
     covered: float | None = None
     """Share of the compile time for which energy was measured."""
-    money: float | None = None
-    """Of all ranks together, in the currency of the price."""
 
 
 class Steady(Struct, frozen=True, kw_only=True):
@@ -373,8 +371,6 @@ class Report(CompileTotals, frozen=True, kw_only=True):
     """Where the time went; null if unknown."""
     costs: tuple[Cost, ...] = ()
     """What compiling cost, of all ranks."""
-    price_per_gpu_hour: float | None = None
-    """From `WARMWATCH_PRICE_PER_GPU_HOUR`; null if not set."""
     steady: Steady = Steady()
     """Clean steps."""
     whole_step_seconds: float | None = None

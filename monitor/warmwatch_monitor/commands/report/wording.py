@@ -50,7 +50,7 @@ def cost(report: Report) -> Section | None:
     """Compile costs; omits columns without any value."""
     if not report.costs:
         return None
-    names = ("what", "seconds>", "GPU-seconds>", "energy>", "money>")
+    names = ("what", "seconds>", "GPU-seconds>", "energy>")
     rows = [tuple(_cost(cost)) for cost in report.costs]
     remarks = tuple(_remarks(report))
     return Section("What compiling cost", table=table(names, rows, sparse=True), remarks=remarks)
@@ -63,17 +63,16 @@ def _cost(cost: Cost) -> Iterator[str]:
     yield if_known(amounts.number, cost.gpu_seconds)
     about = "about " if cost.estimated else ""
     yield if_known(lambda joules: f"{about}{amounts.energy(joules)}", cost.joules)
-    yield if_known(amounts.money, cost.money)
 
 
 def _remarks(report: Report) -> Iterator[str]:
-    last, price = report.costs[-1], report.price_per_gpu_hour
+    last = report.costs[-1]
     if len(report.ranks) > 1:
         yield "Seconds are of the slowest rank; everything else is the sum of all ranks."
     if len(report.costs) > 1:
         yield "Warm-up: elapsed time, with its steps. All compiling: compile time only."
     if last.gpu_seconds is None:
-        yield "No GPU was recorded, so there are no GPU-seconds, energy or money."
+        yield "No GPU was recorded, so there are no GPU-seconds and no energy."
     elif last.joules is None:
         yield (
             "Energy is not known: only a daemon (`warmwatch serve`) measures it, for the history, "
@@ -84,9 +83,6 @@ def _remarks(report: Report) -> Iterator[str]:
         yield f"The energy is that of {share} of the compile time: the monitor came late."
     if any(cost.estimated for cost in report.costs):
         yield "Energy was measured for all compiling and split by compile time."
-    if price is not None and last.money is not None:
-        amount = amounts.money(price)
-        yield f"Money: {amount} for an hour of a GPU (WARMWATCH_PRICE_PER_GPU_HOUR)."
 
 
 _RANKS = 16

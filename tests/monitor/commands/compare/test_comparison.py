@@ -252,7 +252,7 @@ def test_the_page_fits_80_columns_for_any_number_of_runs(many: int) -> None:
 
 def test_each_figure_of_a_run_has_a_row() -> None:
     made = compare((a.finished(), a.eager(run="without")))
-    of_gpu = {"joules": 900.0, "gpu_seconds": 30.0, "money": 0.5, "peak_memory_bytes": 9 * 10**9}
+    of_gpu = {"joules": 900.0, "gpu_seconds": 30.0, "peak_memory_bytes": 9 * 10**9}
     first = {"first_step_memory_bytes": 8 * 10**9, "compiled_memory_bytes": 10**9}
     runs = EAGER.runs
     sides = tuple(
@@ -268,7 +268,7 @@ def test_each_figure_of_a_run_has_a_row() -> None:
     assert shown is not None
     assert [name for name, *_ in shown.rows] == [
         *("torch.compile", "state", "first step", "its peak memory", "memory when it had compiled"),
-        *("warm-up", "compile cost", "its GPU-seconds", "its energy", "its money", "steady step"),
+        *("warm-up", "compile cost", "its GPU-seconds", "its energy", "steady step"),
         *(
             "with all between steps",
             "mean of its runs",

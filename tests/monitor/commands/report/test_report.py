@@ -44,8 +44,8 @@ SECONDS = st.floats(0, 400)
 HOSTILE = "<img src=x onerror=alert(1)> | `x` [a](http://b) \x1b[31m\u202e"
 
 
-def text(account: RunSummary, price: float | None = None) -> str:
-    made = cleaned(report(account, price))
+def text(account: RunSummary) -> str:
+    made = cleaned(report(account))
     return picture(page(made), made)
 
 
@@ -577,9 +577,9 @@ def test_a_remedy_that_saves_nothing_notable_is_not_first() -> None:
 
 
 def test_unknown_costs_are_absent_and_known_ones_add_up() -> None:
-    bare = report(a.finished(), 2.5).costs
-    assert [(one.what, one.gpu_seconds, one.joules, one.money) for one in bare] == [
-        (what, None, None, None) for what in ("warm-up", LATER, "compiling")
+    bare = report(a.finished()).costs
+    assert [(one.what, one.gpu_seconds, one.joules) for one in bare] == [
+        (what, None, None) for what in ("warm-up", LATER, "compiling")
     ]
     answers = {
         "gpus": ["GPU-1", "GPU-2"],
@@ -589,9 +589,8 @@ def test_unknown_costs_are_absent_and_known_ones_add_up() -> None:
             "joules_per_clean_step": 24.9,
         },
     }
-    warming, again, whole = report(a.finished(answers=answers), 3.6).costs
+    warming, again, whole = report(a.finished(answers=answers)).costs
     assert again.gpu_seconds == 28.0
-    assert again.money == pytest.approx(0.028)
     assert whole.joules == 11320.0
     assert not whole.estimated
     assert warming.joules is not None
@@ -628,7 +627,7 @@ KINDS: dict[str, Any] = {
 def test_every_kind_of_run_fits_80_columns(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     account = KINDS[kind]()
-    made = cleaned(report(account, 2.5))
+    made = cleaned(report(account))
     for document in (page(made), short(made)):
         output = picture(document, made)
         assert max(map(len, output.splitlines())) <= 80, output
@@ -984,7 +983,7 @@ def lines_of(
     before: RunSummary | None = None,
     called: str | None = None,
 ) -> list[str]:
-    made = cleaned(report(account, None, before))
+    made = cleaned(report(account, before))
     return printed(brief(made, width, called or made.run), width=width, colour=False).splitlines()
 
 
