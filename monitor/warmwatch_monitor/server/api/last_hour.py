@@ -35,6 +35,7 @@ PHASE_NAMES: tuple[str | None, ...] = (None, *PHASES)
 PAUSE_NAMES: tuple[str | None, ...] = (None, "evaluation", "saving")
 _PHASE_CODES = {phase: code for code, phase in enumerate(PHASE_NAMES)}
 _OTHER = _PHASE_CODES["other"]
+_LONG_PAUSE = 0.5  # seconds within one second
 
 # name -> array type; of a rank, and of a GPU
 RANK_COLUMNS: Mapping[str, str] = {
@@ -90,10 +91,15 @@ class Compilations(NamedTuple):
 
 
 class _Spent(NamedTuple):
-    """A rank's cumulative times at a poll: the same objects while none of them grows."""
+    """A rank's cumulative times at a poll: the same objects while none of them grows.
+
+    ``second``: that of the poll. ``earlier``: the pauses at the last poll before that second.
+    """
 
     compile: Compile
     pauses: Pauses
+    second: int
+    earlier: Pauses
 
 
 class History:
@@ -176,8 +182,14 @@ class History:
         last = figures.log.compilations
         self.compilations[key] = Compilations(snapshot.epoch, snapshot.now_ns, last)
         before = self._spent.get(key)
-        if pause := _pause(before.pauses if before else None, figures.pauses):
-            columns["pause"][at] = pause
+        pauses = figures.pauses
+        earlier = before.pauses if before and before.second < second else pauses
+        earlier = before.earlier if before and before.second == second else earlier
+        if pauses is not earlier:  # else none is in progress
+            code, seconds = _pause(earlier, pauses)
+            # several short ones in each second are not shown as a long one
+            if columns["pause"][at - 1] != code or seconds >= _LONG_PAUSE:
+                columns["pause"][at] = code
         spent, grown = columns["compile_seconds"], 0.0
         if before is None or before.compile is not figures.compile:
             grown, phase = _grown(before.compile if before else None, figures.compile, judgement)
@@ -187,7 +199,7 @@ class History:
         # a second with a compilation must not look warm
         if not (columns["phase"][at] and columns["state"][at] and judgement.warm):
             columns["state"][at] = STATES.index(judgement.state)
-        self._spent[key] = _Spent(figures.compile, figures.pauses)
+        self._spent[key] = _Spent(figures.compile, pauses, second, earlier)
 
 
 def _grown(before: Compile | None, now: Compile, judgement: Judgement) -> tuple[float, int]:
@@ -201,21 +213,19 @@ def _grown(before: Compile | None, now: Compile, judgement: Judgement) -> tuple[
     return grown, _PHASE_CODES[max(by, key=by.__getitem__)] if by else _OTHER
 
 
-def _pause(before: Pauses | None, pauses: Pauses) -> int:
-    """Code of the pause in progress, or of one that took time since the previous poll."""
-    if pauses is before:  # none is in progress
-        return 0
-    evaluated = before is not None and _longer(pauses.evaluation_seconds, before.evaluation_seconds)
-    saved = before is not None and _longer(pauses.checkpoint_seconds, before.checkpoint_seconds)
-    if saved or pauses.saving_since is not None:  # a save can be part of an evaluation
-        return PAUSE_NAMES.index("saving")
-    if evaluated or pauses.evaluating_since is not None:
-        return PAUSE_NAMES.index("evaluation")
-    return 0
+def _pause(before: Pauses, pauses: Pauses) -> tuple[int, float]:
+    """Code of the pause in progress, or of one since ``before``; and how long it took since."""
+    saved = _more(pauses.checkpoint_seconds, before.checkpoint_seconds)
+    if saved > 0 or pauses.saving_since is not None:  # a save can be part of an evaluation
+        return PAUSE_NAMES.index("saving"), saved
+    evaluated = _more(pauses.evaluation_seconds, before.evaluation_seconds)
+    if evaluated > 0 or pauses.evaluating_since is not None:
+        return PAUSE_NAMES.index("evaluation"), evaluated
+    return 0, 0.0
 
 
-def _longer(seconds: float | None, before: float | None) -> bool:
-    return (seconds or 0.0) > (before or 0.0)
+def _more(seconds: float | None, before: float | None) -> float:
+    return (seconds or 0.0) - (before or 0.0)
 
 
 def _move_on(stored: dict[K, Series], since: int, second: int) -> None:

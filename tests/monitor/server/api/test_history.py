@@ -90,12 +90,23 @@ def test_a_second_in_which_it_compiled_is_not_shown_as_warm() -> None:
     assert [at for at, _ in rank["states"]] == [at for at, _ in rank["phases"]]
 
 
-def test_an_evaluation_and_a_save_are_in_their_seconds() -> None:
-    def paused(**reported: float | None) -> RankView:
-        view = STATES["warm"]
-        pauses = replace(view.figures.pauses, **reported)
-        return replace(view, figures=replace(view.figures, pauses=pauses))
+def paused(**reported: float | None) -> RankView:
+    view = STATES["warm"]
+    pauses = replace(view.figures.pauses, **reported)
+    return replace(view, figures=replace(view.figures, pauses=pauses))
 
+
+def test_short_saves_in_each_second_are_not_shown_as_a_long_one() -> None:
+    views = [paused(checkpoint_seconds=0.05 * poll) for poll in range(25)]
+    polls = [at(poll / 5, view) for poll, view in enumerate(views)]
+    (rank,) = columns(recorded(*polls))["ranks"]
+    assert [name for _, name in rank["pauses"]] == ["saving", None, "saving", None, "saving"]
+    long = [paused(checkpoint_seconds=0.2 * poll) for poll in range(25)]
+    (rank,) = columns(recorded(*(at(poll / 5, view) for poll, view in enumerate(long))))["ranks"]
+    assert [name for _, name in rank["pauses"]] == ["saving"]
+
+
+def test_an_evaluation_and_a_save_are_in_their_seconds() -> None:
     history = recorded(
         at(0, paused(evaluation_seconds=1.0)),
         at(1, paused(evaluation_seconds=1.0, evaluating_since=b.EPOCH)),
