@@ -138,8 +138,13 @@ def test_what_keeps_the_mark_of_a_tensor(name: str, torch: Any) -> None:
 # tests/agent/shared/test_advice.py. The table of guard kinds has a remedy for each object that
 # PyTorch's guards name; the general one is for later texts.
 _SHOWN_BY_TESTS = {
-    *(advice._OF_RELATION, advice._OF_INTEGER, advice._OF_OPTIMIZER),
-    *(advice._OF_LAST_BATCH, advice._OF_CHANGED_INTEGER, advice.ADVICE["new_instance"]),
+    *(advice._OF_RELATION, advice._OF_INTEGER, advice._OF_GLOBAL_INTEGER),
+    *(
+        advice._OF_OPTIMIZER,
+        advice._OF_LAST_BATCH,
+        advice._OF_CHANGED_INTEGER,
+        advice.ADVICE["new_instance"],
+    ),
     *(advice.ADVICE["object_identity"], advice._OF_STATIC, advice._OF_SIZE_AT_BREAK),
     advice._OF_STATIC_PARAMETER,
 }

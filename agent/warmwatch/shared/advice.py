@@ -180,7 +180,7 @@ _OF_OTHER_VALUE = (
 
 # An integer attribute of a module: PyTorch compiles each value, unless its setting is on. That
 # changes nothing for a module that compiled code reaches through a global variable.
-_OF_GLOBAL = rf"{ENTRY}G\["
+_IN_GLOBAL = rf"{ENTRY}G\["
 _OF_INTEGER = (
     f"Set torch._dynamo.config.{INTEGER_SETTING} = True, so that the integer becomes dynamic, or "
     "count outside of the compiled function."
@@ -214,7 +214,7 @@ def of_integer(entry: str) -> str | None:
     value."""
     if INTEGER_SETTING not in entry:
         return None
-    return _OF_GLOBAL_INTEGER if re.match(_OF_GLOBAL, entry) else _OF_INTEGER
+    return _OF_GLOBAL_INTEGER if re.match(_IN_GLOBAL, entry) else _OF_INTEGER
 
 
 def _changed_first(guard: str, reason: str) -> bool:
