@@ -154,7 +154,9 @@ def _first(causes: list[str]) -> str:
 
 def _row(one: PublicReport, said: Answer) -> str:
     count, cured = said.counts[one.faults], ""
-    if said.cured is not None:
+    if said.cured is None:
+        cured = ", which needs no remedy"
+    elif said.cured[one.faults]:
         cured = f", {said.cured[one.faults]} with the remedy"
     faults = wrong(one, said)
     result = f" **Wrong:** {'; '.join(faults)}." if faults else ""
@@ -185,8 +187,8 @@ _HEAD = """## Public reports
 
 Written by `cd tests && PYTHONPATH=. python -m support.public_reports`. Each is the smallest
 training of a public issue (`tests/process/reports/`), run with the agent, and again without it with
-the remedy applied: what PyTorch counts, and the cause that Warmwatch names. Cause and remedy are
-right, unless it says *wrong*.
+the remedy applied: what PyTorch counts (none with the remedy, unless there is a number), and the
+cause that Warmwatch names. Cause and remedy are right, unless it says *wrong*.
 
 """
 
