@@ -10,42 +10,35 @@ import os
 import sys
 from collections.abc import Sequence
 
-# command -> the module of the monitor that holds it under its own name, and its line in --help
-COMMANDS = {
-    "status": (".commands.status", "Is it still compiling? A sentence, a table."),
-    "top": (".commands.top.command", "Runs and ranks on a live screen."),
-    "wait": (".commands.wait", "Block until a run is warm, or in another state."),
-    "run": (".commands.run", "Run a training with the agent attached."),
-    "report": (".commands.report.command", "Where the time of a run went."),
-    "compare": (
-        "warmwatch_monitor.commands.compare.command",
-        "Runs side by side, and the break-even.",
-    ),
-    "runs": (".commands.runs", "List runs: the living, then earlier ones."),
-    "export": (".commands.export", "A run as a Perfetto trace or CSV."),
-    "modes": (
-        "warmwatch_monitor.commands.modes.command",
-        "Measure a script in each mode of torch.compile.",
-    ),
-    "check": (
-        "warmwatch_monitor.commands.check.command",
-        "Fail in CI if a training compiles more.",
-    ),
-    "stacks": (".commands.stacks", "Show the stacks of ranks that compile."),
-    "doctor": (
-        "warmwatch_monitor.commands.doctor.command",
-        "Find problems and say how to fix them.",
-    ),
-    "serve": (".server.command", "Start the daemon: page, /status, /metrics."),
-    "demo": (".commands.demo", "Watch a small model compile; no GPU needed."),
-}
+# the groups of --help: command -> the module of the monitor that holds it under its own name, and
+# its line there
 GROUPS = {
-    "Watch": ("status", "top", "wait", "run"),
-    "Afterwards": ("report", "compare", "runs", "export"),
-    "Choose": ("modes", "check"),
-    "Debug": ("stacks", "doctor"),
-    "Serve": ("serve", "demo"),
+    "Watch": {
+        "status": (".commands.status", "Is it still compiling? A sentence, a table."),
+        "top": (".commands.top.command", "Runs and ranks on a live screen."),
+        "wait": (".commands.wait", "Block until a run is warm, or in another state."),
+        "run": (".commands.run", "Run a training with the agent attached."),
+    },
+    "Afterwards": {
+        "report": (".commands.report.command", "Where the time of a run went."),
+        "compare": (".commands.compare.command", "Runs side by side, and the break-even."),
+        "runs": (".commands.runs", "List runs: the living, then earlier ones."),
+        "export": (".commands.export", "A run as a Perfetto trace or CSV."),
+    },
+    "Choose": {
+        "modes": (".commands.modes.command", "Measure a script in each mode of torch.compile."),
+        "check": (".commands.check.command", "Fail in CI if a training compiles more."),
+    },
+    "Debug": {
+        "stacks": (".commands.stacks", "Show the stacks of ranks that compile."),
+        "doctor": (".commands.doctor.command", "Find problems and say how to fix them."),
+    },
+    "Serve": {
+        "serve": (".server.command", "Start the daemon: page, /status, /metrics."),
+        "demo": (".commands.demo", "Watch a small model compile; no GPU needed."),
+    },
 }
+COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 _MISSING = 2
 # pip adds the dependencies to the installed package, of whatever origin
 _EXTRA = "pip install 'warmwatch[monitor]'"
@@ -86,11 +79,11 @@ def _refuse(words: str) -> int:
 def _help() -> str:
     width = max(map(len, COMMANDS))
     parts = ["Usage: warmwatch [OPTIONS] COMMAND [ARGS]...\n"]
-    for title, names in GROUPS.items():
+    for title, group in GROUPS.items():
         parts.append(f"\n{title}:\n")
-        for name in names:
+        for name, (_, text) in group.items():
             mark = "" if name in _ALONE else " *"
-            parts.append(f"  {name.ljust(width)}  {COMMANDS[name][1]}{mark}\n")
+            parts.append(f"  {name.ljust(width)}  {text}{mark}\n")
     parts.append(f"\n* not installed here; get these commands with: {_EXTRA}\n")
     return "".join(parts)
 

@@ -148,9 +148,9 @@ def _help_may_be_unread() -> Iterator[None]:
 def _list(formatter: click.HelpFormatter) -> None:
     """The commands in their groups, without importing them."""
     width = max(map(len, COMMANDS))
-    for title, names in GROUPS.items():
+    for title, group in GROUPS.items():
         with formatter.section(title):
-            formatter.write_dl([(name.ljust(width), COMMANDS[name][1]) for name in names])
+            formatter.write_dl([(name.ljust(width), text) for name, (_, text) in group.items()])
 
 
 def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:

@@ -39,12 +39,11 @@ def test_help_names_every_command_and_every_exit_code(words: list[str]) -> None:
 
 
 def test_help_lists_each_command_in_one_group() -> None:
-    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
     shown = CliRunner().invoke(cli, ["--help"]).stdout
-    for title, names in GROUPS.items():
+    for title, group in GROUPS.items():
         section = shown.split(f"\n{title}:\n")[1].split("\n\n")[0]
         lines = [line.split(maxsplit=1) for line in section.splitlines()]
-        assert lines == [[name, COMMANDS[name][1]] for name in names], "one line for each command"
+        assert lines == [[name, text] for name, (_, text) in group.items()]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -62,7 +61,7 @@ def test_the_version_is_shown(option: str) -> None:
     ("words", "hint"),
     [
         (["statis"], "No such command 'statis'; did you mean status?"),
-        (["xyzzy"], "No such command 'xyzzy'; commands: status, top"),
+        (["xyzzy"], f"No such command 'xyzzy'; commands: {', '.join(COMMANDS)}"),
         (["status", "--adress", "x"], "--address"),
         (["wait", "--timeout", "5x"], "'5x' is not a valid number."),
         (["modes", "--steps", "many", "--", "x"], "'many' is not a valid whole number."),
