@@ -22,7 +22,6 @@ SENTENCES = {"summary", "sentence", "words", "text", "head", "headline", "advice
     *("title", "subtitle", "clause", "short", "paragraph", "remedy"),
 }
 READ = {
-    "commands/compare/wording.py:page": "a full stop",
     "commands/export.py:_cell": "a formula of a spreadsheet",
     "commands/modes/command.py:_duration": "an argument",
     "commands/report/charts.py:_bar": "backticks around a name",

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct, field
 from warmwatch.shared.closed_lists import CACHES, DISABLED, KINDS, PHASES, PROGRESS, REASONS
 from warmwatch.shared.fallbacks import CAUSES
 from warmwatch_monitor.figures.declared import figure
-from warmwatch_monitor.figures.units import Epoch, Joules, Seconds
+from warmwatch_monitor.figures.units import Count, Epoch, Joules, Seconds
 
 _KINDS = ("compilations", "compilation_kinds")  # hook points
 _RECOMPILES = (*_KINDS, "compilation_ids")
@@ -47,6 +47,44 @@ GpuSeconds = Annotated[
         "absent if it reports none.",
     ),
 ]
+
+Caller = Annotated[
+    str | None,
+    Meta(
+        description="For library code, the user's line that called it, such as `train.py:31`; "
+        "empty if only library code is involved. Null for the user's own functions."
+    ),
+]
+
+
+class Located(Struct, frozen=True, kw_only=True):
+    """What a function of the program caused; all fields are null if no function is known."""
+
+    name: str | None = None
+    """Name of the function; null if it is unknown."""
+    file: str | None = None
+    """Base name of its file."""
+    line: Count | None = None
+    """Its first line."""
+
+    @property
+    def function(self) -> tuple[str | None, str | None, int | None]:
+        return self.name, self.file, self.line
+
+
+class FunctionTotals(Located, frozen=True, kw_only=True):
+    """Totals over all compilations of one function, backwards included."""
+
+    compilations: int = 0
+    """Compilations, forward and backward."""
+    failures: int = 0
+    """Compilations that failed."""
+    seconds: Seconds = 0.0
+    """Compile time of all its compilations."""
+    cache_hits: int = 0
+    """Compilations that a cache had."""
+    cache_misses: int = 0
+    """Compilations that no cache had."""
 
 
 class Workers(Struct, frozen=True, kw_only=True):

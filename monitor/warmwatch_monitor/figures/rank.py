@@ -1,5 +1,6 @@
 """Figures of a rank's speed and memory."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -178,3 +179,12 @@ class Spread(Struct, frozen=True, kw_only=True):
     """The greatest value."""
     max_rank: int
     """The rank with this value."""
+
+
+def spread_of(values: Mapping[int, float | None]) -> Spread | None:
+    """The spread of values by rank; ``None`` if fewer than two ranks have one."""
+    pairs = [(value, rank) for rank, value in values.items() if value is not None]
+    if len(pairs) < 2:
+        return None
+    (least, least_rank), (greatest, greatest_rank) = min(pairs), max(pairs)
+    return Spread(min=least, min_rank=least_rank, max=greatest, max_rank=greatest_rank)

@@ -124,6 +124,15 @@ class PublishedSteps(Struct, frozen=True, kw_only=True):
     """If they do: which of the two."""
 
 
+class EagerSteps(Struct, frozen=True, kw_only=True):
+    """Eager steps at the start, run on request: the eager baseline."""
+
+    steps: int
+    """Number of baseline steps: as requested, then as they were."""
+    seconds: Seconds | None = None
+    """Median of the baseline steps; null before the last one."""
+
+
 class WarmupSpan(Struct, frozen=True, kw_only=True):
     """A warm-up that has ended; all null if none has."""
 

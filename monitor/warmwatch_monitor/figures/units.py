@@ -1,5 +1,6 @@
 """Units of figures, and how one type of a figure is copied to another."""
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
@@ -21,7 +22,17 @@ Epoch = Annotated[float, _unit("s since the epoch")]
 
 Joules = Annotated[float, _unit("J")]
 
+LARGEST = 2**63 - 1
+
+Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+
 _Copied = TypeVar("_Copied", bound=Struct)
+
+
+def total(values: Iterable[float | None]) -> float | None:
+    """The sum of the known values; ``None`` if none is known."""
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None
 
 
 def copied(value: Struct, type: type[_Copied], **given: Any) -> _Copied:

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from warmwatch_monitor.model.causes import SlowRank, slow_rank, spread, with_laggard
     from warmwatch_monitor.model.figures import (
         Agent,
-        Baseline,
         Done,
         EarlierWarmup,
         Figures,

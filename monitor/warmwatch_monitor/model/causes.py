@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from warmwatch.shared.phrases import counted
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.figures.machine import Host
-from warmwatch_monitor.figures.rank import Spread
+from warmwatch_monitor.figures.rank import Spread, spread_of
 from warmwatch_monitor.model.machine import HARMLESS, GpuReading
 from warmwatch_monitor.model.snapshot import RankView
 
@@ -140,11 +140,7 @@ def _new_share(before_ns: int, now_ns: int, before: Surroundings, now: Surroundi
 
 def spread(ranks: Iterable[RankView], read: Callable[[RankView], float | None]) -> Spread | None:
     """The spread of ``read`` over ``ranks``; ``None`` if fewer than two ranks have a value."""
-    pairs = [(value, view.rank) for view in ranks if (value := read(view)) is not None]
-    if len(pairs) < 2:
-        return None
-    (least, least_rank), (greatest, greatest_rank) = min(pairs), max(pairs)
-    return Spread(min=least, min_rank=least_rank, max=greatest, max_rank=greatest_rank)
+    return spread_of({view.rank: read(view) for view in ranks})
 
 
 class SlowRank(Struct, frozen=True):

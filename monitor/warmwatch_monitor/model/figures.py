@@ -23,6 +23,7 @@ from warmwatch_monitor.figures.training import (
     TORCH_MEMORY,
     AttachedAt,
     CollectiveTimeout,
+    EagerSteps,
     LastStepAge,
     Pauses,
     StateSince,
@@ -54,16 +55,6 @@ class Log(Journaled, frozen=True, kw_only=True):
 
     underway: Underway | None = None
     reopened_by: Compilation | None = None
-
-
-class Baseline(Struct, frozen=True, kw_only=True):
-    """The first ``steps`` of a rank, run eagerly on purpose.
-
-    ``seconds``: their median, once known.
-    """
-
-    steps: int
-    seconds: float | None = None
 
 
 class Gain(Struct, frozen=True, kw_only=True):
@@ -236,7 +227,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     workers: CompileWorkers = None
     memory: Memory | None = None
     worth: Worth = Worth()
-    baseline: Baseline | None = None
+    baseline: EagerSteps | None = None
     loader_workers: CompilingWorkers | None = None
 
     @property

@@ -13,10 +13,11 @@ from msgspec import Meta, Struct, field
 
 from warmwatch.shared.record import CACHES, PHASES
 from warmwatch.shared.values import VERDICTS
+from warmwatch_monitor.figures.compile import Caller, Located
 from warmwatch_monitor.figures.rank import Place
+from warmwatch_monitor.figures.units import LARGEST as LARGEST
+from warmwatch_monitor.figures.units import Count
 
-LARGEST = 2**63 - 1
-Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 Seconds = Annotated[float, Meta(ge=0, le=2.0**62)]  # excludes NaN and infinities
 
 MOST_METHODS = 5  # of a module, as many as an agent writes
@@ -32,44 +33,29 @@ _KEYS = {
 }
 
 
-class Located(Struct, frozen=True, kw_only=True):
-    """What a function of the program caused.
-
-    ``name``, ``file``, ``line``: the function, its file's base name, and its line; all ``None``
-    where no function is known.
-    """
-
-    name: str | None = None
-    file: str | None = None
-    line: Count | None = None
-
-
 class CompileTarget(Located, frozen=True, kw_only=True):
-    """A function that is compiled, and why.
-
-    Attributes:
-        kind: one of ``record.KINDS``; ``None`` as long as it is unknown. reason: why it is
-        recompiled, in PyTorch's words. category: one of ``record.REASONS``; both ``None`` for a
-        first compilation.
-        caller: of library code, the user's line that called it, such as ``train.py:31``; empty if
-        there is none; ``None`` for the user's own. dynamic: all sizes are dynamic, or none;
-        ``None``: those that have changed. of_class: of the module or optimizer that it runs for.
-        last_batch: the size of the last batch of an epoch and the usual one, if that changed.
-        anew: it is for a new instance, and an earlier one is gone.
-        again: it had been compiled, and PyTorch dropped the result. exported: a strict
-        ``torch.export`` made it do so, as the lines before show.
-    """
+    """A function that is compiled, and why."""
 
     kind: str | None = None
+    """Such as `forward`; null as long as it is unknown."""
     reason: str | None = None
+    """Why it is recompiled, in PyTorch's words; null for a first compilation."""
     category: str | None = None
-    caller: str | None = None
+    """Category of the reason, such as `shape`."""
+    caller: Caller = None
     dynamic: bool | None = None
+    """Whether all sizes are dynamic, or none; null: those that have changed."""
     of_class: str | None = field(default=None, name="class")
+    """Class of the module or optimizer that it runs for."""
     last_batch: tuple[Count, Count] | None = None
+    """The size of the last batch of an epoch and the usual one; null unless that is what changed.
+    """
     anew: bool = False
+    """Whether it is for a new instance of a class, and an earlier one is gone."""
     again: bool = False
+    """Whether it had been compiled before, and PyTorch dropped the result: it is no recompile."""
     exported: bool = False
+    """Whether PyTorch dropped it for a strict `torch.export`."""
 
 
 class Cost(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared.record import Identity, Slot, with_exit_code
+from warmwatch_monitor.figures.compile import FunctionTotals, Located
 from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.model.journal import (
     Beginning,
@@ -17,7 +18,6 @@ from warmwatch_monitor.model.journal import (
     CudagraphSkip,
     Fallback,
     GraphBreak,
-    Located,
     LongStep,
     Recompile,
     Spill,
@@ -86,23 +86,16 @@ class Recordings(Located, frozen=True, kw_only=True):
         return max(0, self.last_reserved - self.first_reserved)
 
 
-class FunctionCost(Located, frozen=True, kw_only=True):
+class FunctionCost(FunctionTotals, frozen=True, kw_only=True):
     """Cost of all compilations of one function, including its backwards.
 
     Attributes:
-        others: how many cheap functions this entry sums up; 0 for a single
-        function. compilations: records of OF_GRAPHS. failures: how many. seconds: of all records.
-        cache_hits, cache_misses: as reported by cache lookups. caller: ``None`` if
-        several lines called it; see :class:`CompileTarget`.
+        others: how many cheap functions this entry sums up; 0 for a single function.
+        caller: ``None`` if several lines called it; see :class:`CompileTarget`.
         cost: phases and kernels are sums; the rest is from the last compilation that has it.
     """
 
     others: int = 0
-    compilations: int = 0
-    failures: int = 0
-    seconds: float = 0.0
-    cache_hits: int = 0
-    cache_misses: int = 0
     cost: Cost = Cost()
     caller: str | None = None
 

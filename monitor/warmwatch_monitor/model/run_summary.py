@@ -61,34 +61,42 @@ class Provenance(Struct, frozen=True, kw_only=True):
 
 
 class Compiled(CompileTarget, frozen=True, kw_only=True):
-    """One compilation of a rank, or another compiler event of its journal.
-
-    Attributes:
-        ended: when. seconds: how long. step: steps before it. id, cache, failure, failure_reason,
-        failure_hint, evaluating, at_limit, in_a_row: as ``model.Compilation`` has them. code: hash
-        of the function's code.
-        phase_seconds: exclusive.
-        ops: operators in the graph. kernels: compiled. slowest_kernels: with their seconds, which
-        overlap: PyTorch compiles several at a time.
-    """
+    """One compilation of a rank, or another compiler event of its journal."""
 
     ended: float
+    """When it ended, seconds since the epoch."""
     seconds: float | None = None
+    """Compile time; null if PyTorch does not report it."""
     step: int | None = None
+    """Number of steps completed before it: it was in step `step` + 1."""
     id: str | None = None
+    """PyTorch's compile id, such as `0/1`."""
     kind: str = "other"
+    """Such as `forward`."""
     code: str | None = None
+    """Hash of the function's code."""
     evaluating: bool = False
+    """Whether it was in an evaluation, so between steps."""
     at_limit: bool = False
+    """Whether its function had reached the recompile limit: nothing was compiled."""
     in_a_row: int = 0
+    """For how many steps in a row its function had compiled again, this one included."""
     cache: str | None = None
+    """`hit` or `miss` in a compile cache; null if there was no lookup."""
     failure: str | None = None
+    """Type of the exception; null if it succeeded."""
     failure_reason: str | None = None
+    """Why it failed, as PyTorch reports it."""
     failure_hint: str | None = None
+    """What PyTorch says that helps."""
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Exclusive seconds by phase."""
     ops: int | None = None
+    """Operators in the graph."""
     kernels: int | None = None
+    """Number of kernels compiled."""
     slowest_kernels: tuple[tuple[str, float], ...] = ()
+    """Names and seconds of the slowest kernels. PyTorch compiles several at a time."""
 
 
 class Samples(Struct, frozen=True, kw_only=True):

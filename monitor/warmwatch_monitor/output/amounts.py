@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from warmwatch.shared.phrases import duration, one_line, took
 from warmwatch.shared.states import ENDED_STATES
-from warmwatch_monitor.figures.rank import LimitedBy
+from warmwatch_monitor.figures.rank import LimitedBy, Slower, SlowerPeriod
 
 T = TypeVar("T")
 
@@ -165,37 +165,37 @@ def clean_step(rank: Mapping[str, Any]) -> float | None:
 _NOT_MEASURED = "cause not measured (no `warmwatch serve` ran before)"
 
 
-def slower_period(values: Mapping[str, Any]) -> str:
+def slower_period(period: SlowerPeriod) -> str:
     """``for 180 s, steps 301 to 700: 400 ms a step (24 ms before, 17x); load 8.9 on 2 CPUs``."""
-    ratio = float(f"{values['ratio']:.2g}")
-    before = f"({took(values['before'])} before, {ratio:g}x)"
-    causes = values["causes"]
-    why = _NOT_MEASURED if causes is None else ", ".join(causes) or "no known cause"
-    return f"{_when_slower(values)}: {took(values['seconds'])} a step {before}; {why}"
+    why = _NOT_MEASURED if period.causes is None else causes_of(period)
+    return f"{_when_slower(period)}: {took(period.seconds)} a step {compared(period)}; {why}"
 
 
-def _when_slower(values: Mapping[str, Any]) -> str:
-    since, until = values["since_step"], values["until_step"]
+def compared(slower: Slower | SlowerPeriod) -> str:
+    """``(24 ms before, 17x)``."""
+    return f"({took(slower.before)} before, {float(f'{slower.ratio:.2g}'):g}x)"
+
+
+def causes_of(slower: Slower | SlowerPeriod) -> str:
+    return ", ".join(slower.causes or ()) or "no known cause"
+
+
+def _when_slower(period: SlowerPeriod) -> str:
+    since, until = period.since_step, period.until_step
     if until is None:
         return "now" if since is None else f"since step {since + 1:,}"
-    if since is None:
+    if since is None or period.began_at is None or period.ended_at is None:
         return f"up to step {until:,} (its begin was not seen)"
-    length = duration(values["ended_at"] - values["began_at"])
+    length = duration(period.ended_at - period.began_at)
     return f"for {length}, steps {since + 1:,} to {until:,}"
 
 
-_REASON_LIMIT = 80
+REASON_LIMIT = 80
 
 
-def own_words(reason: str, longest: int = _REASON_LIMIT) -> str:
+def own_words(reason: str, longest: int = REASON_LIMIT) -> str:
     """PyTorch's text on one line, shortened to ``longest``."""
     return one_line(reason, longest)
-
-
-def of_break(reason: str, whole: str | None, longest: int = _REASON_LIMIT) -> str:
-    """Why a graph broke; ``whole``: the function that PyTorch left to Python because of it."""
-    left = f"; all of {whole} runs eagerly" if whole else ""
-    return f"{own_words(reason, longest)}{left}"
 
 
 def consecutive(numbers: Iterable[int]) -> list[range]:

@@ -18,10 +18,10 @@ from warmwatch.shared.record import ENDS, PHASES, Header, Slot
 from warmwatch.shared.record.recent import gap_ns, marks_ns
 from warmwatch.shared.states import ENDED
 from warmwatch.shared.verdict import Facts, Judgement
+from warmwatch_monitor.figures.training import EagerSteps
 from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model import (
     Agent,
-    Baseline,
     Beginning,
     Compilation,
     Compile,
@@ -329,7 +329,7 @@ class CachedFigures(Struct, frozen=True, kw_only=True):
     pauses: Pauses
     memory: Memory | None
     worth: Worth
-    baseline: Baseline | None
+    baseline: EagerSteps | None
     queued: QueuedSteps | None
 
 

@@ -29,8 +29,8 @@ from warmwatch.shared.record.recent import FEWEST, departure, launch_ns
 from warmwatch.shared.values import hashed
 from warmwatch_monitor.figures.compile import CacheUse, Compile, with_totals
 from warmwatch_monitor.figures.declared import Figure, figures
+from warmwatch_monitor.figures.training import EagerSteps
 from warmwatch_monitor.model import (
-    Baseline,
     Counted,
     Lengths,
     Memory,
@@ -264,11 +264,11 @@ def worth_of(slot: Slot) -> Worth:
     )
 
 
-def baseline_of(identity: Identity) -> Baseline | None:
+def baseline_of(identity: Identity) -> EagerSteps | None:
     """The first steps, if they were to run eagerly on purpose."""
     if not identity.baseline_steps:
         return None
-    return Baseline(steps=identity.baseline_steps, seconds=identity.baseline_seconds)
+    return EagerSteps(steps=identity.baseline_steps, seconds=identity.baseline_seconds)
 
 
 def memory_of(slot: Slot) -> Memory | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from itertools import chain, islice
 
 from warmwatch.shared.advice import advice_for
@@ -11,7 +12,7 @@ from warmwatch.shared.phrases import place
 from warmwatch.shared.reasons import plain
 from warmwatch_monitor.figures.machine import Process
 from warmwatch_monitor.figures.training import COUNTED, Warmup
-from warmwatch_monitor.figures.units import copied
+from warmwatch_monitor.figures.units import copied, total
 from warmwatch_monitor.model import (
     Compilation,
     Figures,
@@ -75,10 +76,8 @@ def run_document(view: RunView) -> status_schema.Run:
         subtitle=sentence.subtitle,
         clauses=list(sentence.clauses),
         limited_by=view.limited_by,
-        compile_gpu_seconds=_sum(rank_view.compile_gpu_seconds for rank_view in view.ranks),
-        compile_joules=_sum(
-            spent.compile_joules for rank_view in view.ranks if (spent := rank_view.energy)
-        ),
+        compile_gpu_seconds=total(rank.compile_gpu_seconds for rank in view.ranks),
+        compile_joules=total(spent.compile_joules for rank in view.ranks if (spent := rank.energy)),
         world_size=view.world_size,
         missing_ranks=list(islice(chain.from_iterable(missing), MOST_MISSING_LISTED)),
         missing_ranges=[(gap.start, gap.stop - 1) for gap in missing[:MOST_MISSING_LISTED]],
@@ -87,12 +86,6 @@ def run_document(view: RunView) -> status_schema.Run:
         deadline=deadline(view, decisive),
         ranks=[rank(rank_view, ended_together=view.ended_together) for rank_view in view.ranks],
     )
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    """The sum of the known values; ``None`` if none is known."""
-    numbers = [value for value in values if value is not None]
-    return sum(numbers) if numbers else None
 
 
 def _skew(view: RunView) -> status_schema.Skew | None:
@@ -295,16 +288,15 @@ def functions(costs: Sequence[FunctionCost] | None) -> list[compile_schema.Funct
 
 
 def _sum_of(rest: Sequence[FunctionCost]) -> compile_schema.Function:
-    phases: dict[str, float] = {}
+    phases = Counter[str]()
     for function in rest:
-        for name, seconds in function.cost.phase_seconds.items():
-            phases[name] = phases.get(name, 0.0) + seconds
+        phases.update(function.cost.phase_seconds)
     return compile_schema.Function(
         others=sum(cost.others or 1 for cost in rest),
         compilations=sum(cost.compilations for cost in rest),
         failures=sum(cost.failures for cost in rest),
         seconds=sum(cost.seconds for cost in rest),
-        phase_seconds=phases,
+        phase_seconds=dict(phases),
         slowest_kernels=[],
         cache_hits=sum(cost.cache_hits for cost in rest),
         cache_misses=sum(cost.cache_misses for cost in rest),

@@ -55,8 +55,13 @@ def test_mfu_is_six_times_parameters_times_tokens_over_the_peak_of_its_gpus() ->
     assert throughput(view).endswith(f"MFU {by_hand * 100:.2g} %")
 
 
-def test_the_command_reports_the_throughput_of_clean_steps() -> None:
-    view = worth(2, {"parameters": 124_000_000}, tokens_per_step=16_384)
+@pytest.mark.parametrize(
+    "work",
+    [{"parameters": 124_000_000}, {"parameters_seen": 5, "flops_per_step": 2e12}],
+    ids=["declared parameters", "declared operations, so the parameters are not used"],
+)
+def test_the_command_reports_the_throughput_of_clean_steps(work: dict[str, Any]) -> None:
+    view = worth(2, work, tokens_per_step=16_384)
     shown = lines(status(b.snapshot(view)), now=b.EPOCH, width=80, wrap=False, colour=False)
     assert f"gpt2: at this speed {throughput(view)}" in shown
     nobody = status(b.snapshot(worth(tokens_per_step=0)))

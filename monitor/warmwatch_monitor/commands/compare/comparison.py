@@ -11,7 +11,7 @@ from math import ceil
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Struct, convert
+from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch_monitor.commands.compare.comparability import Incomparable, incomparable, unknown
@@ -19,7 +19,7 @@ from warmwatch_monitor.commands.compare.difference import ONCE, Difference, Run,
 from warmwatch_monitor.commands.report.assembly import report, slowest_of
 from warmwatch_monitor.commands.report.parts import Report
 from warmwatch_monitor.figures.compile import GraphCounts
-from warmwatch_monitor.figures.rank import LimitedBy
+from warmwatch_monitor.figures.rank import SlowerPeriod
 from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.amounts import clean_step
@@ -105,8 +105,8 @@ class Side(Measured, frozen=True, kw_only=True):
     as far as recorded."""
     tokens_per_second: float | None = None
     """Tokens per second in clean steps."""
-    slower: tuple[Mapping[str, Any], ...] = ()
-    """Periods in which steps took longer than before, as in `/status`."""
+    slower: tuple[SlowerPeriod, ...] = ()
+    """Periods in which steps took longer than before."""
     neighbours: tuple[Neighbour, ...] = ()
     """Other runs in the history that ran on the same host at the same time, the longest first."""
 
@@ -256,9 +256,8 @@ def runs_of(
 def _disturbed(summary: RunSummary, neighbours: Sequence[Neighbour]) -> str | None:
     """What is known to have slowed its steps; on GPUs, a neighbour may have others."""
     made = report(summary)
-    limit = convert(made.limited_by, LimitedBy | None)
-    if limit is not None and limit.verdict == "shared":
-        return limit.subject
+    if made.limited_by is not None and made.limited_by.verdict == "shared":
+        return made.limited_by.subject
     if made.slower:
         return "a slower period"
     return f"{neighbours[0].run} on its host" if neighbours and not summary.what.gpus else None
@@ -298,6 +297,7 @@ def _side(
         gpu_seconds=whole.gpu_seconds if whole else None,
         joules=whole.joules if whole else None,
         steady_seconds=made.steady.seconds,
+        tokens_per_second=made.worth.tokens_per_second if made.worth else None,
         runs=runs,
         mean_seconds=mean(runs),
         neighbours=neighbours,

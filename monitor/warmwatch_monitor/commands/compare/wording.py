@@ -56,12 +56,12 @@ def page(comparison: Comparison) -> Document:
     affected = dict.fromkeys(incomparable.rows for incomparable in comparison.incomparable)
     differs = [_differs(comparison, rows) for rows in affected]
     costs = [*_break_even(comparison)]
-    first = differs.pop(0) if differs else costs.pop(0)
+    first = f"{differs.pop(0)}." if differs else costs.pop(0)
     return Document(
         title="Warmwatch comparison: " + ", ".join(side.label for side in comparison.sides),
         state="",
         answer=first,
-        warnings=(*(text.removesuffix(".") for text in differs), *_warnings(comparison)),
+        warnings=(*differs, *_warnings(comparison)),
         sections=(
             *((Section("Break-even", items=tuple(map(Item, costs))),) if costs else ()),
             *_tables(comparison),
@@ -211,7 +211,7 @@ def _warnings(comparison: Comparison) -> Iterator[str]:
         yield f"known for some of them only, so not compared: {', '.join(comparison.unknown)}"
     for side in comparison.sides:
         if side.slower:
-            worst = max(side.slower, key=lambda period: period["ratio"])
+            worst = max(side.slower, key=lambda period: period.ratio)
             several = f" in {len(side.slower)} periods, the worst" if len(side.slower) > 1 else ""
             text = f"{side.label} was slower than before{several} {slower_period(worst)}"
             yield f"{text}; its {rows.STEADY} and break-even include these steps"
@@ -237,7 +237,7 @@ def _differs(comparison: Comparison, affected: tuple[str, ...]) -> str:
     empty = {name for name, text in _ROWS if not any(text(side) for side in comparison.sides)}
     shown = [_SPEED if name == rows.SPEED_UP else name for name in affected if name not in empty]
     names = "all times, memory and energy" if affected == rows.ALL else ", ".join(shown)
-    return f"Not the same {'; '.join(differing)}; this affects {names}."
+    return f"Not the same {'; '.join(differing)}; this affects {names}"
 
 
 def _named(sides: Sequence[Side], among: Sequence[Side]) -> str:

@@ -43,7 +43,7 @@ def brief(report: Report, width: int, called: str) -> Iterator[RenderableType]:
         yield from (Text(item.words) for item in ended.items)
     yield from _bar(report, width)
     if report.slower:
-        worst = max(report.slower, key=lambda values: float(values["ratio"]))
+        worst = max(report.slower, key=lambda period: period.ratio)
         yield Text(f"Slower than before {slower_period(worst)}.", style="yellow")
     yield from _cost(report)
     for place, remedy in enumerate(report.do[:_MOST], 1):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import floor, inf, log10
-from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -16,6 +15,7 @@ from warmwatch.shared.phrases import duration, short_place, took
 from warmwatch_monitor.commands.report import goodput as shares
 from warmwatch_monitor.commands.report.compilations import reason_of
 from warmwatch_monitor.commands.report.parts import Priced, Report
+from warmwatch_monitor.figures.rank import SlowerPeriod
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Samples
 from warmwatch_monitor.output.amounts import percent, slower_period
@@ -209,17 +209,16 @@ def _svg(height: int, words: str, parts: Sequence[Markup], kind: str = "bars") -
     )
 
 
-def samples(summary: RunSummary, rank: int | None) -> list[tuple[str, Markup]]:
+def samples(summary: RunSummary, report: Report) -> list[tuple[str, Markup]]:
     """Time series from a daemon: steps of the rank and its GPUs' power; empty without a daemon.
 
     All begin with the run, also if the daemon began later. Slower periods are shaded.
     """
-    shown = next((item for item in summary.ranks if item.rank == rank), None)
+    shown = next((item for item in summary.ranks if item.rank == report.rank), None)
     of_rank = shown.samples if shown else None
-    slower = (shown.answer.get("slower_periods") or ()) if shown else ()
-    shades = "compilation, by phase" + (", and steps slower than before" if slower else "")
+    shades = "compilation, by phase" + (", and steps slower than before" if report.slower else "")
     wanted: list[tuple[str, Samples | None, str]] = [
-        (f"Length of a step of rank {rank}; shaded: {shades}", of_rank, "step_seconds")
+        (f"Length of a step of rank {report.rank}; shaded: {shades}", of_rank, "step_seconds")
     ]
     for at, (_, seen) in enumerate(sorted(summary.gpu_samples.items())):
         wanted.append((f"Power of GPU {at}", seen, "power_watts"))
@@ -230,7 +229,7 @@ def samples(summary: RunSummary, rank: int | None) -> list[tuple[str, Markup]]:
     seconds = max(max(seen.epochs[-1] - begin, seen.seconds) for seen in sampleses)
     before = _unsampled(shown.compiled, of_rank) if shown and of_rank else []
     drawn = (
-        (name, _plot(name, seen, column, (begin, seconds), slower, before))
+        (name, _plot(name, seen, column, (begin, seconds), report.slower, before))
         for name, seen, column in wanted
         if seen
     )
@@ -252,7 +251,7 @@ def _plot(
     seen: Samples,
     column: str,
     shown: tuple[float, float],
-    slower: Sequence[Mapping[str, Any]],
+    slower: Sequence[SlowerPeriod],
     before: Sequence[tuple[float, float]],
 ) -> Markup | None:
     """``shown``: the begin of the axis and its seconds."""
@@ -280,9 +279,9 @@ def _plot(
     compiling = [*(before if column == "step_seconds" else ()), *(strip[:2] for strip in strips)]
     shades = [
         *(
-            shade(*part, _PLOT, "slower", f"slower than before {slower_period(fields)}")
-            for fields in slower
-            for part in _within(fields, begin, begin + seconds)
+            shade(*part, _PLOT, "slower", f"slower than before {slower_period(period)}")
+            for period in slower
+            for part in _within(period, begin, begin + seconds)
         ),
         *(shade(*part, _PLOT, "compiles", "compiling") for part in _joined(compiling)),
         *(shade(since, until, _STRIP, of, f"compiling, {of}") for since, until, of in strips),
@@ -306,11 +305,11 @@ def _words(column: str, value: float) -> str:
     return took(value) if column == "step_seconds" else f"{value:.3g} W"
 
 
-def _within(period: Mapping[str, Any], begin: float, end: float) -> Iterator[tuple[float, float]]:
+def _within(period: SlowerPeriod, begin: float, end: float) -> Iterator[tuple[float, float]]:
     """The part of a period between two moments; none if its begin is not known."""
-    if period["began_at"] is None:
+    if period.began_at is None:
         return
-    began, ended = max(begin, period["began_at"]), min(end, period["ended_at"] or end)
+    began, ended = max(begin, period.began_at), min(end, period.ended_at or end)
     if began < ended:
         yield began, ended
 

@@ -40,7 +40,7 @@ def html(
         "goodput": charts.goodput(report),
         "timeline": charts.icicle(report, traced),
     }
-    return rendered(document, drawn, charts.samples(summary, report.rank))
+    return rendered(document, drawn, charts.samples(summary, report))
 
 
 def rendered(

@@ -6,84 +6,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import Struct, field
 
-from warmwatch_monitor.figures.compile import CompileTotals
-from warmwatch_monitor.model.run_summary import Provenance
+from warmwatch_monitor.figures.compile import CompileTotals, FunctionTotals, Located
+from warmwatch_monitor.figures.rank import LimitedBy, Place, RankState, SlowerPeriod
+from warmwatch_monitor.figures.training import StepCount, TypicalStep
+from warmwatch_monitor.model.run_summary import Compiled, Provenance
+from warmwatch_monitor.status.schema.compile import Break
+from warmwatch_monitor.status.schema.rank import Baseline, End, Worth
 
 SCHEMA_VERSION = 1
 
 
-class Priced(Struct, frozen=True, kw_only=True):
-    """One compilation of a graph, with its backward and the autotuning at its first run."""
+class Priced(Compiled, frozen=True, kw_only=True):
+    """A compilation with its backward and the autotuning at its first run, added up; what has no
+    sum is that of the first part that has it.
+    """
 
     began: float
-    """When the first part began, seconds since the epoch."""
-    ended: float
-    """When the last part ended, seconds since the epoch."""
-    seconds: float | None = None
-    """Compile time of all parts; null if PyTorch does not report it."""
-    step: int | None = None
-    """Number of steps completed before it: it was in step `step` + 1."""
-    id: str | None = None
-    """PyTorch's compile id, such as `0/1`."""
+    """When the first part began, seconds since the epoch; `ended`: when the last part did."""
     kinds: tuple[str, ...] = ()
     """Kind of each part, in order, such as `forward` and `backward`."""
-    name: str | None = None
-    """The function; null if PyTorch did not name it."""
-    file: str | None = None
-    """Base name of its file."""
-    line: int | None = None
-    """Its first line."""
-    caller: str | None = None
-    """Line of the user's that called library code, such as `train.py:31`; empty if none did; null
-    for the user's own code."""
-    dynamic: bool | None = None
-    """Whether all sizes are dynamic, or none; null: those that have changed."""
-    last_batch: tuple[int, int] | None = None
-    """The size of the last batch of an epoch and the usual one; null unless that is what changed.
-    """
-    anew: bool = False
-    """Whether it is for a new instance of a class, and an earlier one is gone."""
-    evaluating: bool = False
-    """Whether it was in an evaluation, so between steps."""
-    at_limit: bool = False
-    """Whether its function had reached the recompile limit: nothing was compiled."""
-    in_a_row: int = 0
-    """For how many steps in a row its function had compiled again, this one included."""
-    reason: str | None = None
-    """Why it was recompiled, in PyTorch's words; null for a first compilation."""
     plain: str | None = None
-    """The same in plain words, if available."""
-    category: str | None = None
-    """Kind of the reason, such as `shape`."""
-    cache: str | None = None
-    """`hit` or `miss` in a compile cache; null if there was no lookup."""
+    """The reason in plain words, if available."""
     compilations: int = 1
     """Number of graphs compiled in it, forward and backward."""
     cache_hits: int = 0
     """How many of these were found in a compile cache."""
     cache_misses: int = 0
     """How many of these were not found."""
-    failure: str | None = None
-    """Type of the exception; null if it succeeded."""
-    failure_reason: str | None = None
-    """Why it failed, as PyTorch reports it."""
-    failure_hint: str | None = None
-    """What PyTorch says that helps."""
-    phase_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Exclusive seconds by phase."""
-    ops: int | None = None
-    """Operators in the graph."""
-    kernels: int | None = None
-    """Number of kernels compiled."""
-    slowest_kernels: tuple[tuple[str, float], ...] = ()
-    """Names and seconds of the slowest kernels. PyTorch compiles several at a time."""
 
 
-class Recompiled(Struct, frozen=True, kw_only=True):
+class Recompiled(Located, frozen=True, kw_only=True):
     """Recompiles of one function for one kind of reason, which have the same remedy."""
 
     category: str
@@ -92,12 +47,6 @@ class Recompiled(Struct, frozen=True, kw_only=True):
     """Number of recompiles, without those refused at the recompile limit."""
     seconds: float
     """Compile time of all of them, backwards included."""
-    name: str | None = None
-    """The function; null if PyTorch did not name it."""
-    file: str | None = None
-    """Base name of its file."""
-    line: int | None = None
-    """Its first line."""
     callers: tuple[str, ...] = ()
     """Lines of the user's that called library code; an empty one if none did."""
     steps: tuple[int, ...] = ()
@@ -121,27 +70,13 @@ class Recompiled(Struct, frozen=True, kw_only=True):
     """How many more the recompile limit refused: nothing was compiled."""
 
 
-class Function(Struct, frozen=True, kw_only=True):
+class Function(FunctionTotals, frozen=True, kw_only=True):
     """Compile cost of one function."""
 
-    name: str | None
-    """The function; null if PyTorch did not name it."""
-    file: str | None
-    """Base name of its file."""
-    line: int | None
-    """Its first line."""
-    seconds: float
-    """Compile time."""
     phase_seconds: Mapping[str, float]
     """Exclusive seconds by phase."""
     times: tuple[Priced, ...]
     """Each compilation with its backward."""
-    compilations: int = 0
-    """Number of graphs compiled: a forward and its backward are two."""
-    cache_hits: int = 0
-    """How many of these were found in a compile cache."""
-    cache_misses: int = 0
-    """How many of these were not found."""
 
 
 class Share(Struct, frozen=True, kw_only=True):
@@ -215,39 +150,13 @@ class Remedy(Struct, frozen=True, kw_only=True):
     """Seconds that it saves at most; null if unknown."""
 
 
-class Break(Struct, frozen=True, kw_only=True):
-    """Graph breaks for one reason."""
-
-    reason: str
-    """The reason, in PyTorch's words."""
-    count: int
-    """How often."""
-    whole: str | None = None
-    """The function that PyTorch leaves to Python as a whole; null: none."""
-    advice: str | None = None
-    """Remedy; null if there is none."""
-
-
-class Place(Struct, frozen=True, kw_only=True):
-    """Where Dynamo resumed after a graph break."""
-
-    name: str
-    """The function."""
-    file: str | None = None
-    """Base name of its file."""
-    line: int | None = None
-    """The line."""
-
-
 class RankLine(Struct, frozen=True, kw_only=True):
     """One rank in the table of ranks."""
 
     rank: int
     """The rank, from 0."""
-    state: str
-    """Its state, as in `/status`."""
-    steps: int
-    """Completed steps."""
+    state: RankState
+    steps: StepCount
     compile_seconds: float
     """Compile time."""
     warmup_seconds: float | None = None
@@ -256,8 +165,7 @@ class RankLine(Struct, frozen=True, kw_only=True):
     """Number of recompiles, the one in progress included."""
     graphs: int | None = None
     """Number of graphs that Dynamo captured."""
-    step_seconds: float | None = None
-    """The usual length of a clean step."""
+    step_seconds: TypicalStep = None
 
 
 class ChangedFact(Struct, frozen=True, kw_only=True):
@@ -271,15 +179,9 @@ class ChangedFact(Struct, frozen=True, kw_only=True):
     """Its value in the run before."""
 
 
-class ChangedFunction(Struct, frozen=True, kw_only=True):
+class ChangedFunction(Located, frozen=True, kw_only=True):
     """Compile cost of one function in the first warm-up, in this run and in the run before."""
 
-    name: str | None
-    """The function; null if PyTorch did not name it."""
-    file: str | None
-    """Base name of its file."""
-    line: int | None
-    """Its first line."""
     seconds: float
     """In this run."""
     before_seconds: float
@@ -355,8 +257,8 @@ class Report(CompileTotals, frozen=True, kw_only=True):
     """A sentence for each condition that holds for a rank, by name."""
     evidence: tuple[str, ...] = ()
     """The facts behind the state, one clause each."""
-    end: Mapping[str, Any] | None = None
-    """How the rank ended, as in `/status`; null if it lives."""
+    end: End | None = None
+    """How the rank ended; null if it lives."""
     first_step_seconds: float | None = None
     """Length of step 1."""
     compile_seconds: float = 0.0
@@ -378,14 +280,12 @@ class Report(CompileTotals, frozen=True, kw_only=True):
     the end."""
     joules_per_step: float | None = None
     """Mean energy of a clean step."""
-    baseline: Mapping[str, Any] | None = None
-    """The eager baseline, as in `/status`; null without one."""
-    tokens_per_second: float | None = None
-    """Tokens per second in clean steps of the whole run."""
-    samples_per_second: float | None = None
-    """Samples per second in clean steps of the whole run."""
-    mfu_ratio: float | None = None
-    """Model FLOPs utilization of clean steps of the whole run."""
+    baseline: Baseline | None = None
+    """The eager baseline; null without one."""
+    worth: Worth | None = None
+    """Throughput and MFU of the clean steps of the whole run; null if the work of a step is
+    unknown.
+    """
     peak_memory_bytes: int | None = None
     """The most that PyTorch's allocator had allocated."""
     phases: Mapping[str, float] = field(default_factory=dict)
@@ -410,7 +310,7 @@ class Report(CompileTotals, frozen=True, kw_only=True):
     """Why the report is incomplete, one sentence each."""
     changed: Changed | None = None
     """Differences from the last comparable run; null without one."""
-    slower: tuple[Mapping[str, Any], ...] = ()
-    """Periods in which steps took longer than before, as in `/status`."""
-    limited_by: Mapping[str, Any] | None = None
-    """What limited the run's speed when it was last warm, as in `/status`."""
+    slower: tuple[SlowerPeriod, ...] = ()
+    """Periods in which steps took longer than before."""
+    limited_by: LimitedBy | None = None
+    """What limited the run's speed when it was last warm; null if that is unknown."""

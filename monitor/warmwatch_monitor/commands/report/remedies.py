@@ -11,9 +11,10 @@ from warmwatch.shared.states import NEEDS_ATTENTION, State
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.commands.report.goodput import CLEAN, DATA
-from warmwatch_monitor.commands.report.parts import Break, Goodput, Priced, Recompiled, Remedy
+from warmwatch_monitor.commands.report.parts import Goodput, Priced, Recompiled, Remedy
 from warmwatch_monitor.model.run_summary import Provenance
-from warmwatch_monitor.output.amounts import few, of_break
+from warmwatch_monitor.output.amounts import REASON_LIMIT, few, own_words
+from warmwatch_monitor.status.schema.compile import Break
 from warmwatch_monitor.status.words.repeating import failure, remedy_of_failure
 from warmwatch_monitor.status.words.requested import remedy_of_calls
 
@@ -264,11 +265,18 @@ def _of_unknown_saving(rank: Mapping[str, Any], what: Provenance) -> Iterator[Re
         )
 
 
+def of_break(graph_break: Break, longest: int = REASON_LIMIT) -> str:
+    """Why a graph broke, and the function that PyTorch left to Python because of it."""
+    whole = graph_break.called if graph_break.whole else None
+    left = f"; all of {whole} runs eagerly" if whole else ""
+    return f"{own_words(graph_break.reason, longest)}{left}"
+
+
 def _breaks(breaks: Sequence[Break]) -> Iterator[Remedy]:
     for item in breaks:
         if item.advice:
             times = counted(item.count, "graph break")
-            yield Remedy(about=f"{times}: {of_break(item.reason, item.whole)}", what=item.advice)
+            yield Remedy(about=f"{times}: {of_break(item)}", what=item.advice)
 
 
 def _conditions(rank: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
-from msgspec import convert
+from collections.abc import Iterator
 
 from warmwatch.shared.phrases import counted, took
 from warmwatch_monitor.commands.report.costs import ALL
@@ -19,11 +16,14 @@ from warmwatch_monitor.commands.report.wording_compilations import (
     since_last_time,
     timeline,
 )
-from warmwatch_monitor.model import HALF_A_BIN, LimitedBy
+from warmwatch_monitor.figures.training import FORMULA
+from warmwatch_monitor.model import HALF_A_BIN
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import gained, if_known, limited, moment, slower_period
 from warmwatch_monitor.output.document import Document, Item, Section, table
+from warmwatch_monitor.status.schema.rank import Baseline, Worth
+from warmwatch_monitor.status.words.progress import baseline_measured
 
 
 def to_do(report: Report) -> Section | None:
@@ -153,8 +153,7 @@ def _lengths(report: Report) -> Iterator[str]:
     for period in report.slower:
         yield f"Slower than before {slower_period(period)}."
     if (limit := report.limited_by) is not None:
-        text = limited(convert(limit, LimitedBy))
-        yield f"Recent speed {text}."
+        yield f"Recent speed {limited(limit)}."
     if eager := _baseline(report.baseline):
         yield eager
     yield f"Compiling: {_compiling(report)}."
@@ -186,16 +185,13 @@ def _evaluations(goodput: Goodput) -> str:
     return f"Evaluations: {took(share + compiled)}; {took(compiled)} of it counts as compiling."
 
 
-def _baseline(baseline: Mapping[str, Any] | None) -> str:
+def _baseline(baseline: Baseline | None) -> str:
     """The eager baseline, and the gain from compiling."""
-    if baseline is None or baseline["seconds"] is None:
+    if baseline is None or not (measured := baseline_measured(baseline)):
         return ""
-    steps = counted(baseline["steps"], "step")
-    text = f"Baseline: the first {steps} ran eagerly on purpose, {took(baseline['seconds'])} each"
-    if (value := baseline["speed_up"]) is None:
-        return f"{text}."
-    paid = baseline["paid_back_at_step"]
-    return f"{text}; {gained(value, paid)}."
+    speed_up, paid_back_at = baseline.speed_up, baseline.paid_back_at_step
+    gain = "" if speed_up is None else f"; {gained(speed_up, paid_back_at)}"
+    return f"Baseline: {measured}{gain}."
 
 
 def _compiling(report: Report) -> str:
@@ -213,6 +209,16 @@ def _median(seconds: float, median: float | None) -> str | None:
     return took(median) if median is not None and far else None
 
 
+def _throughput(worth: Worth) -> str:
+    return amounts.rates(
+        worth.tokens_per_second,
+        worth.samples_per_second,
+        worth.mfu_ratio,
+        estimated=worth.estimated and worth.formula == FORMULA,
+        dtypes=worth.dtypes,
+    )
+
+
 def steady(report: Report) -> str:
     """The speed over the whole run, with its spread."""
     steady = report.steady
@@ -223,15 +229,9 @@ def steady(report: Report) -> str:
     if median and median != length:
         length, spread = f"{length} on average", [f"median {median}", *spread]
     whole = f"whole run: {counted(steady.count, 'clean step')}" if steady.count else "whole run"
-    spread.insert(0, whole)
-    of_rank = " a rank" if len(report.ranks) > 1 else ""
-    parts = [f"{length} ({', '.join(spread)})"]
-    for value, noun in (
-        (report.tokens_per_second, "tokens"),
-        (report.samples_per_second, "samples"),
-    ):
-        parts += [f"{amounts.rate(value)} {noun}/s{of_rank}"] if value else []
-    parts += [f"MFU {amounts.percent(report.mfu_ratio)}"] if report.mfu_ratio else []
+    parts = [f"{length} ({', '.join([whole, *spread])})"]
+    if report.worth and (rates := _throughput(report.worth)):
+        parts.append(f"each rank {rates}" if len(report.ranks) > 1 else rates)
     parts += [f"{amounts.energy(report.joules_per_step)} a step"] if report.joules_per_step else []
     return "; ".join(parts)
 

@@ -16,8 +16,8 @@ from warmwatch_monitor.commands.report.parts import (
     Recompiled,
     Report,
 )
-from warmwatch_monitor.commands.report.remedies import remedy_of
-from warmwatch_monitor.output.amounts import cached, few, moment, mostly, of_break
+from warmwatch_monitor.commands.report.remedies import of_break, remedy_of
+from warmwatch_monitor.output.amounts import cached, few, moment, mostly
 from warmwatch_monitor.output.document import Item, Section, table
 from warmwatch_monitor.status.words.evidence import in_the_middle
 
@@ -32,13 +32,10 @@ def failure(report: Report) -> Section | None:
     if report.state != "failed" or end is None:
         return None
     after = f"after {counted(report.steps, 'step')}"
-    exception, code = end.get("exception"), end.get("exit_code")
-    at = end.get("place")
-    raised = f" in {place(at['name'], at['file'], at['line'])}" if at else ""
-    head = f"{exception}{raised} ended it {after}" if exception else f"It ended {after}"
-    head += f", exit code {code}" if code is not None else ""
-    phase = end.get("phase")
-    middle = (f"It {in_the_middle(phase)}.",) if phase else ()
+    raised = f" in {place(end.place.name, end.place.file, end.place.line)}" if end.place else ""
+    head = f"{end.exception}{raised} ended it {after}" if end.exception else f"It ended {after}"
+    head += f", exit code {end.exit_code}" if end.exit_code is not None else ""
+    middle = (f"It {in_the_middle(end.phase)}.",) if end.phase else ()
     return Section("The failure", items=(Item(head, (*_failed(report), *middle)),))
 
 
@@ -197,7 +194,7 @@ def _breaks(report: Report) -> Iterator[Item]:
     yield Item(f"{counted(report.graph_breaks, 'graph break')}{several}", places)
     for item in report.breaks[:_BREAKS]:
         times = "" if item.count == 1 else f", {item.count} times"
-        yield Item(f"{of_break(item.reason, item.whole, _BREAK_WORDS)}{times}")
+        yield Item(f"{of_break(item, _BREAK_WORDS)}{times}")
     if others := report.breaks[_BREAKS:]:
         often = _often(sum(value.count for value in others))
         yield Item(f"{counted(len(others), 'other reason')}, {often}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from warmwatch.shared.phrases import duration, took
 from warmwatch_monitor.commands.terminal.reasons import reasons
+from warmwatch_monitor.figures.training import FORMULA
 from warmwatch_monitor.output.amounts import a_step, consecutive, if_known, rates, spans
 from warmwatch_monitor.output.states import STYLES, overview, painted, place, recompiles
 from warmwatch_monitor.status.goals import lives
@@ -213,7 +214,7 @@ def _worth(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             text = rates(
                 *per_second,
                 worth["mfu_ratio"],
-                estimated=worth["estimated"],
+                estimated=worth["estimated"] and worth["formula"] == FORMULA,
                 dtypes=worth.get("dtypes", {}),
             )
             if text:

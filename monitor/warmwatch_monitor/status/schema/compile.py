@@ -5,34 +5,28 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from warmwatch_monitor.figures.compile import (
+    Caller,
     CompileLimit,
     Counted,
     Estimate,
+    FunctionTotals,
     GpuSeconds,
+    Located,
     Phase,
     PublishedCompile,
 )
 from warmwatch_monitor.figures.units import Epoch, Seconds
 
 # fields that several types share
-FileName = Annotated[str | None, Meta(description="Base name of its file.")]
-FirstLine = Annotated[int | None, Meta(description="Its first line.")]
+Called = Annotated[
+    str | None,
+    Meta(description="The function as sentences name it: `forward (model.py:31)`, or `the model`."),
+]
 
 
-class _Called(Struct, frozen=True, kw_only=True):
-    called: str | None = None
-    """The function as sentences name it: `forward (model.py:31)`, or `the model`."""
-    name: str | None = None
-    """Name of the function; null if it is unknown."""
-    file: FileName = None
-    line: FirstLine = None
-    caller: str | None = None
-    """For library code, the user's line that called it, such as `train.py:31`; empty if only
-    library code is involved. Null for the user's own functions.
-    """
-
-
-class _Compiled(_Called, frozen=True, kw_only=True):
+class _Compiled(Located, frozen=True, kw_only=True):
+    called: Called = None
+    caller: Caller = None
     reason: str | None = None
     """Why it is recompiled, as PyTorch reports it; null for a first compilation."""
     plain: str | None = None
@@ -56,27 +50,19 @@ class Kernel(Struct, frozen=True, kw_only=True):
     """How long it compiled."""
 
 
-class Function(_Called, frozen=True, kw_only=True):
+class Function(FunctionTotals, frozen=True, kw_only=True):
     """Cost of all compilations of one function, backwards included; `caller` is null if several
     lines called it."""
 
+    called: Called = None
+    caller: Caller = None
     others: int
     """Number of functions in this entry, if it is the sum of the cheapest; 0 if it is one function.
     """
-    compilations: int
-    """Compilations, forward and backward."""
-    failures: int
-    """Compilations that failed."""
-    seconds: Seconds
-    """Compile time of all its compilations."""
     phase_seconds: dict[str, Seconds]
     """Compile time by phase. Phases do not overlap."""
     ops: int | None = None
     """Operators in its last graph."""
-    cache_hits: int
-    """Compilations that a cache had."""
-    cache_misses: int
-    """Compilations that no cache had."""
     guards: int | None = None
     """Guards of its last compilation."""
     guard_seconds: Seconds | None = None
@@ -188,7 +174,7 @@ class Inefficiency(Struct, frozen=True, kw_only=True):
     """What helps."""
 
 
-class Varying(Struct, frozen=True, kw_only=True):
+class Varying(Located, frozen=True, kw_only=True):
     """A dimension, or a number, that caused recompiles of a function."""
 
     tensor: str
@@ -213,10 +199,6 @@ class Varying(Struct, frozen=True, kw_only=True):
     """Mean clean step since then, of all sizes; null if too few are known."""
     words: str | None = None
     """How to avoid the recompiles; null if it has not changed repeatedly."""
-    name: str | None = None
-    """Name of the function."""
-    file: FileName = None
-    line: FirstLine = None
 
 
 class Compile(PublishedCompile, frozen=True, kw_only=True):

@@ -12,7 +12,8 @@ from warmwatch_monitor.figures.texts import field_texts
 from warmwatch_monitor.status.schema.events import CHANGES, ResetEvent, SampleEvent
 from warmwatch_monitor.status.schema.status import Status
 
-_BOUNDS = ("exclusiveMinimum", "exclusiveMaximum")  # of what a client accepts, not of what is sent
+# of what a client accepts, not of what is sent
+_BOUNDS = ("exclusiveMinimum", "exclusiveMaximum", "minimum", "maximum")
 
 
 def definitions(*types: Any, ref_template: str) -> dict[str, dict[str, Any]]:
@@ -28,8 +29,11 @@ def definitions(*types: Any, ref_template: str) -> dict[str, dict[str, Any]]:
         if "description" in value:
             value["description"] = " ".join(value["description"].split())
         keys = value.get("properties", {})
-        docs = field_texts(described[name]) if name in described else {}
-        keys.update({key: {"description": docs[key], **keys[key]} for key in docs})
+        if struct := described.get(name):
+            texts = field_texts(struct)
+            names = zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
+            docs = {key: texts[field] for field, key in names if field in texts}
+            keys.update({key: {"description": docs[key], **keys[key]} for key in docs})
         always = {name for name, key in keys.items() if "default" in key}
         if keys:
             value["required"] = [name for name in keys if name in {*value["required"], *always}]
@@ -37,7 +41,7 @@ def definitions(*types: Any, ref_template: str) -> dict[str, dict[str, Any]]:
     return values
 
 
-def _structs(info: Any) -> Iterator[type]:
+def _structs(info: Any) -> Iterator[type[msgspec.Struct]]:
     """Every Struct in a description of :mod:`msgspec.inspect`; a type may come more than once."""
     if isinstance(info, tuple):
         for value in info:

@@ -27,6 +27,7 @@ from warmwatch_monitor.figures.training import (
     AttachedAt,
     CollectiveTimeout,
     DataWait,
+    EagerSteps,
     LastStepAge,
     Mfu,
     PublishedPauses,
@@ -111,13 +112,9 @@ class Cost(Struct, frozen=True, kw_only=True):
     """Steps with compile activity."""
 
 
-class Baseline(Struct, frozen=True, kw_only=True):
+class Baseline(EagerSteps, frozen=True, kw_only=True):
     """Eager steps at the start, run on request, and the gain from compiling."""
 
-    steps: int
-    """Number of baseline steps: as requested, then as they were."""
-    seconds: Seconds | None = None
-    """Median of the baseline steps; null before the last one."""
     speed_up: Number | None = None
     """Length of an eager step divided by that of a clean step; null before it was warm."""
     break_even_steps: int | None = None

@@ -21,7 +21,7 @@ from warmwatch.shared.verdict import (
 )
 from warmwatch_monitor.figures.clauses import Kind
 from warmwatch_monitor.model import Compiler, Fallback, Figures, RankView, Recordings, Slower, Spill
-from warmwatch_monitor.output.amounts import own_words, percent, size
+from warmwatch_monitor.output.amounts import causes_of, compared, own_words, percent, size
 from warmwatch_monitor.output.summary import Clause, Words, begin
 from warmwatch_monitor.status.schema.compile import Inefficiency
 from warmwatch_monitor.status.words.caching import bypasses, strict_exports
@@ -241,15 +241,12 @@ def slower(view: RankView) -> Words:
 def slower_since(slower: Slower) -> Words:
     """``since step 301 (24 ms before, 17x)``."""
     since = "" if slower.since_step is None else f"since step {slower.since_step + 1}"
-    before = f"({took(slower.before)} before, {float(f'{slower.ratio:.2g}'):g}x)"
-    return Words(f"{since} {before}".lstrip(), since)
+    return Words(f"{since} {compared(slower)}".lstrip(), since)
 
 
 def slower_causes(slower: Slower) -> str:
-    """Known differences; empty if none are known on this host."""
-    if slower.causes is None:
-        return ""
-    return ", ".join(slower.causes) or "no known cause"
+    """Known differences; empty if none were measured on this host."""
+    return "" if slower.causes is None else causes_of(slower)
 
 
 def memory_growing(view: RankView) -> Words:

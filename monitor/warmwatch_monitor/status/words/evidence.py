@@ -74,7 +74,7 @@ def evidence(view: RankView) -> list[str]:
         *_steps(view),
         *_gpus(view),
         *_first_step(view),
-        *filter(None, [baseline_measured(view.figures)]),
+        *filter(None, [baseline_measured(view.figures.baseline)]),
         *_throughput(view),
         *_limit(view),
         *pause_evidence(view),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from warmwatch.shared.phrases import baseline_words, counted, duration, took
 from warmwatch.shared.states import State
 from warmwatch_monitor.figures.clauses import Kind
+from warmwatch_monitor.figures.training import EagerSteps
 from warmwatch_monitor.model import Estimate, Figures, RankView, RunView
 from warmwatch_monitor.model.machine import WORKING_RATIO
 from warmwatch_monitor.output.amounts import gained, rates
@@ -162,9 +163,8 @@ def brought(figures: Figures) -> str:
     return "" if gain is None else gained(gain.speed_up, gain.paid_back_at)
 
 
-def baseline_measured(figures: Figures) -> str:
+def baseline_measured(baseline: EagerSteps | None) -> str:
     """The result of the baseline; empty without a completed one."""
-    baseline = figures.baseline
     if baseline is None or baseline.seconds is None:
         return ""
     steps = counted(baseline.steps, "step")

@@ -8,23 +8,21 @@ details and the evidence. With several ranks, the headline names its rank and co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 
 from msgspec import structs
 
-from warmwatch.shared.phrases import counted, duration
+from warmwatch.shared.phrases import counted
 from warmwatch.shared.states import ENDED, WARM, State
 from warmwatch_monitor.figures.clauses import Kind
-from warmwatch_monitor.figures.rank import Spread
 from warmwatch_monitor.model import (
-    REASONS,
     RankView,
     RunView,
     slow_rank,
     spread,
 )
-from warmwatch_monitor.output.amounts import consecutive, limited, limited_shortly, spans
+from warmwatch_monitor.output.amounts import limited, limited_shortly
 from warmwatch_monitor.output.summary import (
     Clause,
     Headline,
@@ -43,6 +41,14 @@ from warmwatch_monitor.status.words.progress import (
     left,
     pausing,
     without_steps,
+)
+from warmwatch_monitor.status.words.ranks import (
+    compiled_longer,
+    differs,
+    numbers,
+    only_some,
+    ranges,
+    some_ranks,
 )
 from warmwatch_monitor.status.words.requested import remedy
 from warmwatch_monitor.status.words.states import (
@@ -312,10 +318,7 @@ def brief(run: RunView) -> str:
     return f"{run.state.value} for {elapsed(view)}{in_phase(view)}"
 
 
-_LISTED = 8
-# A difference in compile time is reported if it is this long and this large a share.
-_APART_SECONDS = 5.0
-_APART_SHARE = 0.2
+# words of ``main_difference`` for a category that all training loops with an evaluation have
 _ALSO = {"grad_mode": "compiled its evaluation"}
 
 
@@ -329,19 +332,7 @@ def missing(run: RunView) -> str | None:
         return None
     count = sum(map(len, absent))
     are = "is" if count == 1 else "are"
-    return f"{count} of {run.world_size} ranks ({_ranges(absent)}) {are} not seen here"
-
-
-def numbers(ranks: Sequence[int]) -> str:
-    """Ranks for a reader: ``rank 3``, ``ranks 4-7, 12``."""
-    return _ranges(consecutive(ranks))
-
-
-def _ranges(parts: Sequence[range]) -> str:
-    shown = spans(parts[:_LISTED], ", ")
-    left_out = sum(map(len, parts[_LISTED:]))
-    more = f" and {left_out} more" if left_out else ""
-    return f"{'rank' if sum(map(len, parts)) == 1 else 'ranks'} {shown}{more}"
+    return f"{count} of {run.world_size} ranks ({ranges(absent)}) {are} not seen here"
 
 
 def differences(run: RunView) -> list[str]:
@@ -349,87 +340,53 @@ def differences(run: RunView) -> list[str]:
 
     None before all of them are warm: until then they must differ.
     """
-    living = run.living
-    if len(living) < 2 or not all(view.judgement.warm for view in living):
-        return []
-    return [*filter(None, [_slow(living)]), *_different(living), *_apart(living)]
+    ranks = _warm_ranks(run)
+    counts = [
+        *differs("graph", spread(ranks, lambda view: view.figures.compile.graphs)),
+        *differs("recompile", spread(ranks, lambda view: view.figures.compile.recompiles)),
+    ]
+    seconds = spread(ranks, lambda view: view.figures.compile.seconds)
+    return [
+        *_slow(ranks),
+        *([f"ranks compiled different things: {'; '.join(counts)}"] if counts else []),
+        *only_some(_categories(ranks)),
+        *compiled_longer(seconds, f"rank {seconds.min_rank}" if seconds else ""),
+    ]
 
 
 def main_difference(run: RunView) -> str | None:
     """The one difference that a sentence has room for; all of them are in :func:`differences`."""
-    living = run.living
-    if len(living) < 2 or not all(view.judgement.warm for view in living):
-        return None
-    return _slow(living) or _also(living) or _slowest(living) or _other(living)
-
-
-def _slow(ranks: Sequence[RankView]) -> str | None:
-    """``rank 3 takes 12 % longer for a step than the others: GPU clock of rank 3 ...``."""
-    rank = slow_rank(ranks)
-    if rank is None:
-        return None
-    others = "the others" if len(ranks) > 2 else "the other"
-    more = f"{100 * (rank.ratio - 1):.0f} % longer for a step than {others}"
-    if rank.ratio >= 2:
-        more = f"{rank.ratio:.1f} times as long for a step as {others}"
-    return ": ".join(filter(None, [f"rank {rank.rank} takes {more}", ", ".join(rank.causes)]))
-
-
-def _also(ranks: Sequence[RankView]) -> str | None:
-    for category in REASONS:
-        hit = [view.rank for view in ranks if _recompiled_for(view, category)]
-        if hit and len(hit) < len(ranks):
-            also = _ALSO.get(category, f"recompiled ({category})")
-            return f"{numbers(hit)} also {also}"
-    return None
-
-
-def _slowest(ranks: Sequence[RankView]) -> str | None:
-    spread = _gap(ranks)
-    if spread is None:
-        return None
-    gap, others = spread.max - spread.min, "the others" if len(ranks) > 2 else "the other"
-    return f"rank {spread.max_rank} compiled {duration(gap)} longer than {others}"
-
-
-def _other(ranks: Sequence[RankView]) -> str | None:
-    graphs = spread(ranks, lambda view: view.figures.compile.graphs)
-    return _most_and_least("graph", graphs) if graphs and graphs.min != graphs.max else None
-
-
-def _different(ranks: Sequence[RankView]) -> Iterable[str]:
-    spreads = {
-        "graph": spread(ranks, lambda view: view.figures.compile.graphs),
-        "recompile": spread(ranks, lambda view: view.figures.compile.recompiles),
-    }
-    names = [_most_and_least(n, s) for n, s in spreads.items() if s and s.min != s.max]
-    if names:
-        yield f"ranks compiled different things: {'; '.join(names)}"
-    for category in REASONS:
-        hit = [view.rank for view in ranks if _recompiled_for(view, category)]
-        if hit and len(hit) < len(ranks):
-            yield f"only {numbers(hit)} recompiled ({category})"
-
-
-def _most_and_least(noun: str, spread: Spread) -> str:
-    most = f"{counted(round(spread.max), noun)} in rank {spread.max_rank}"
-    return f"{most}, {round(spread.min)} in rank {spread.min_rank}"
-
-
-def _recompiled_for(view: RankView, category: str) -> bool:
-    return bool((view.figures.compile.recompiles_by_category or {}).get(category))
-
-
-def _apart(ranks: Sequence[RankView]) -> Iterable[str]:
-    if spread := _gap(ranks):
-        gap, longest = duration(spread.max - spread.min), spread.max_rank
-        yield f"rank {longest} compiled {gap} longer than rank {spread.min_rank}"
-
-
-def _gap(ranks: Sequence[RankView]) -> Spread | None:
-    """The spread of their compile times; ``None`` if it is small."""
+    ranks = _warm_ranks(run)
+    also = (
+        f"{numbers(hit)} also {_ALSO.get(category, f'recompiled ({category})')}"
+        for category, hit in some_ranks(_categories(ranks))
+    )
     seconds = spread(ranks, lambda view: view.figures.compile.seconds)
-    if seconds is None:
-        return None
-    gap = seconds.max - seconds.min
-    return seconds if gap >= max(_APART_SECONDS, _APART_SHARE * seconds.max) else None
+    graphs = differs("graph", spread(ranks, lambda view: view.figures.compile.graphs))
+    longer = compiled_longer(seconds, _others(ranks))
+    return next(chain(_slow(ranks), also, longer, graphs), None)
+
+
+def _warm_ranks(run: RunView) -> tuple[RankView, ...]:
+    """The living ranks; none unless all of them are warm."""
+    return run.living if all(view.judgement.warm for view in run.living) else ()
+
+
+def _slow(ranks: Sequence[RankView]) -> Iterator[str]:
+    """``rank 3 takes 12 % longer for a step than the others: GPU clock of rank 3 ...``."""
+    if (rank := slow_rank(ranks)) is None:
+        return
+    more = f"{100 * (rank.ratio - 1):.0f} % longer for a step than {_others(ranks)}"
+    if rank.ratio >= 2:
+        more = f"{rank.ratio:.1f} times as long for a step as {_others(ranks)}"
+    yield ": ".join(filter(None, [f"rank {rank.rank} takes {more}", ", ".join(rank.causes)]))
+
+
+def _others(ranks: Sequence[RankView]) -> str:
+    return "the others" if len(ranks) > 2 else "the other"
+
+
+def _categories(ranks: Sequence[RankView]) -> dict[int, set[str]]:
+    """For which categories each rank recompiled."""
+    counts = {view.rank: view.figures.compile.recompiles_by_category or {} for view in ranks}
+    return {rank: {name for name in values if values[name]} for rank, values in counts.items()}

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from msgspec import convert
 
 from support import builders as b
 from support import reported as a
@@ -16,6 +17,7 @@ from warmwatch_monitor.commands.compare.wording import page, sentence, speed
 from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.commands.report.command import cleaned
 from warmwatch_monitor.commands.report.wording import answer
+from warmwatch_monitor.figures.rank import SlowerPeriod
 from warmwatch_monitor.model.run_summary import Provenance, RunSummary
 from warmwatch_monitor.output.console import as_json
 from warmwatch_monitor.output.document import markdown
@@ -117,7 +119,7 @@ def test_a_run_that_was_slower_for_a_while_is_a_warning() -> None:
     (rank,) = compiled.ranks
     slow = replace(rank, answer={**rank.answer, "slower_periods": [a.SLOWER]})
     made = compare((replace(compiled, ranks=(slow,)), eager))
-    assert made.sides[0].slower == (a.SLOWER,)
+    assert made.sides[0].slower == (convert(a.SLOWER, SlowerPeriod),)
     (warning,) = page(made).warnings
     assert warning == (
         "compiled was slower than before for 40 s, steps 301 to 400: 400 ms a step (24 ms before, "

@@ -26,6 +26,10 @@ def start(at: int, step: float = 0.036, **rest: Any) -> RunSummary:
     return replace(known, **{"id": f"start{at}", "began": known.began - 1000 * at, **rest})
 
 
+def worth(operations: float) -> dict[str, Any]:
+    return {"flops_per_step": operations, "estimated": False, "dtype": "bfloat16"}
+
+
 def of(run: RunSummary, **what: Any) -> RunSummary:
     return replace(run, what=replace(run.what, **what))
 
@@ -155,7 +159,7 @@ def test_runs_that_were_not_repeated_show_a_ratio_and_no_verdict(history: Store)
         of(start(1, 0.040), torch="2.1"),
         of(start(1, 0.040), samples_per_step=64),
         of(start(1, 0.040), wrappings=(a.H100.wrappings[0],), commit="beef"),
-        start(1, 0.040, answers={"worth": {"flops_per_step": 5.0}}),
+        start(1, 0.040, answers={"worth": worth(5.0)}),
         start(1, 0.040, answers={"compile.seconds": 0.0, "compile.graphs": 0}),
     ],
 )
@@ -163,8 +167,8 @@ def test_another_program_host_mode_or_batch_is_no_other_start(
     history: Store, other: RunSummary
 ) -> None:
     mine = of(start(0), samples_per_step=32, commit="cafe")
-    worth = {**mine.ranks[0].answer, "worth": {"flops_per_step": 4.0}}
-    mine = replace(mine, ranks=(replace(mine.ranks[0], answer=worth),))
+    answer = {**mine.ranks[0].answer, "worth": worth(4.0)}
+    mine = replace(mine, ranks=(replace(mine.ranks[0], answer=answer),))
     history.save([mine, other, start(9, 0.030, run="third")])
     assert "Runs of each program" not in compared("start0", "third")
 

@@ -283,7 +283,11 @@ def test_reduce_overhead_without_a_gpu_is_the_default_mode_again() -> None:
 def test_a_failing_mode_is_reported_and_the_others_remain() -> None:
     failed = run_summary("max-autotune", 9.0, 0.04)
     (rank,) = failed.ranks
-    answer = {**rank.answer, "end": {"exception": "OutOfMemoryError"}, "state": "failed"}
+    answer = {
+        **rank.answer,
+        "end": {"how": "failed", "exception": "OutOfMemoryError"},
+        "state": "failed",
+    }
     answer["step_seconds"] = dict.fromkeys(rank.answer["step_seconds"])
     failed = replace(failed, state="failed", ranks=(replace(rank, answer=answer),))
     of = made(

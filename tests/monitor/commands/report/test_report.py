@@ -32,6 +32,7 @@ from warmwatch_monitor.commands.report.wording import cost, facts, page, short, 
 from warmwatch_monitor.commands.report.wording_compilations import again as section_of_recompiles
 from warmwatch_monitor.commands.report.wording_compilations import broken as section_of_breaks
 from warmwatch_monitor.figures.rank import Place
+from warmwatch_monitor.figures.training import COUNTED, FORMULA
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import RunSummary
@@ -370,6 +371,20 @@ def test_a_median_is_shown_if_it_differs_from_the_mean_by_more_than_a_bin(
     line = steady(report(a.finished(answers=answers)))
     assert line.startswith("4.01 s on average (" if shown else "4.01 s (")
     assert ("median" in line) is shown
+
+
+@pytest.mark.parametrize(("formula", "about"), [(FORMULA, "about "), (COUNTED, "")])
+def test_an_mfu_from_an_estimated_number_of_parameters_is_marked_as_in_status(
+    formula: str, about: str
+) -> None:
+    """With counted operations the estimate is not used."""
+    work = {"estimated": True, "dtype": "float8", "dtypes": {"float8": 1.0}, "formula": formula}
+    worth = {**work, "flops_per_step": 36e12, "peak_flops": 2e15, "tokens_per_step": 3600}
+    answers = {"worth": worth, "step_seconds.typical": 0.036}
+    one = steady(report(a.finished(answers=answers)))
+    assert one.endswith(f"; 100k tokens/s, MFU {about}50 % (float8)")
+    two = a.run_summary(*(b.view(b.as_rank(b.WARM, n, 2)) for n in range(2)), answers=answers)
+    assert f"; each rank 100k tokens/s, MFU {about}50 %" in steady(report(two))
 
 
 def test_a_single_item_that_is_left_out_is_in_the_singular() -> None:
@@ -884,7 +899,7 @@ def test_the_limit_is_that_of_the_run_whichever_rank_compiled_longest() -> None:
     made = report(replace(whole, ranks=tuple(ranks)))
     assert made.rank != 2
     assert made.limited_by is not None
-    assert made.limited_by["evidence"][-1] == "in rank 2 of 8 ranks"
+    assert made.limited_by.evidence[-1] == "in rank 2 of 8 ranks"
 
 
 def test_markdown_escapes_every_text() -> None:
