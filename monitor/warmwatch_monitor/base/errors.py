@@ -36,7 +36,7 @@ class UnknownRunError(WarmwatchError):
                 f"{', '.join(others)}"
             )
             return
-        have = f"runs here: {', '.join(known)}" if known else "no run is known here"
+        have = f"runs here: {', '.join(known)}" if known else "no recent run here"
         super().__init__(f"no run named {run!r}{near}; {have}")
 
 

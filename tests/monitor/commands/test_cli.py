@@ -113,14 +113,14 @@ def test_without_a_command_and_without_the_daemon_of_the_address_it_suggests_to_
     assert [line.split()[1] for line in suggested] == ["serve", "run", "doctor"]
 
 
-def test_without_a_command_and_a_training_it_suggests_three_commands(
+def test_without_a_command_and_a_training_it_suggests_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
     monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
     output = CliRunner().invoke(cli, []).stdout
     suggested = [line for line in output.splitlines() if line.startswith("  warmwatch ")]
-    assert [line.split()[1] for line in suggested] == ["run", "demo", "doctor"]
+    assert [line.split()[1] for line in suggested] == ["runs", "run", "demo", "doctor"]
 
 
 @pytest.mark.parametrize(

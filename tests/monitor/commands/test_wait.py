@@ -167,7 +167,7 @@ def test_a_run_that_compiled_nothing_is_not_reported_as_warm(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [([], "no run is alive"), (["gpt2"], "no run named 'gpt2'; no run is known here")],
+    [([], "no run is alive"), (["gpt2"], "no run named 'gpt2'; no recent run here")],
 )
 def test_a_wait_with_timeout_0_answers_immediately(
     tmp_path: Path, arguments: list[str], words: str

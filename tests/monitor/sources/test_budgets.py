@@ -240,7 +240,7 @@ def snapshot(**found: object) -> Snapshot:
 
 
 def test_a_run_is_unknown_only_if_all_records_were_read() -> None:
-    with pytest.raises(UnknownRunError, match="no run named 'gpt2'; no run is known here") as error:
+    with pytest.raises(UnknownRunError, match="no run named 'gpt2'; no recent run here") as error:
         status(snapshot(), "gpt2")
     assert not isinstance(error.value, UnreadRunError)
     for found, why in (

@@ -189,7 +189,7 @@ def test_an_unattached_process_is_listed_apart_and_never_reported_as_certain() -
         }
     ]
     assert reported["summary"] == (
-        "no run is known here, but python train.py (pid 4711) looks like a training; "
+        "no recent run here, but python train.py (pid 4711) looks like a training; "
         "it has no agent and is likely to compile"
     )
     assert reported["details"] == [*WORDS, 'add "import warmwatch.auto" to its script to know']

@@ -22,7 +22,7 @@ from warmwatch_monitor.output.summary import (
     shortened,
 )
 
-_NO_RUN = "no run is known here"
+_NO_RUN = "no recent run here"
 _HOW_TO_ATTACH = 'add "import warmwatch.auto" to a training, or start it with "warmwatch run"'
 _WHEN_SEEN = (
     "a training shows up when it builds its optimizer or calls torch.compile, else at its first "

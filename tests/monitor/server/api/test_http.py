@@ -574,7 +574,7 @@ def test_a_wait_for_a_temporarily_missing_run_continues_until_the_timeout() -> N
             feed.snapshot = b.snapshot()
             reply = await asyncio.wait_for(waiting, 60)
         assert reply.status_code == 404
-        assert reply.json() == {"detail": "no run named 'gpt2'; no run is known here"}
+        assert reply.json() == {"detail": "no run named 'gpt2'; no recent run here"}
 
     asyncio.run(scenario())
 
