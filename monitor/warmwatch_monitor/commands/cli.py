@@ -191,7 +191,7 @@ def cli(ctx: click.Context) -> None:
 
 _WITH_PAGE = ("warmwatch run --serve -- python train.py", "start a training with a live page")
 _DOCTOR = ("warmwatch doctor", "find out why a training does not show up")
-_SUGGESTED = (
+_SUGGESTED: tuple[tuple[str, str], ...] = (
     ("warmwatch runs", "list earlier runs"),
     _WITH_PAGE,
     ("warmwatch demo", "watch a small model compile; no GPU needed"),
