@@ -85,12 +85,11 @@ def goodput(rank: Mapping[str, Any], compiled: Sequence[Priced], seen: float) ->
         for name, key in ((DATA, "data_seconds"), (EVALUATION, "evaluation_seconds"))
         if pauses.get(key) is None
     )
-    clean = rank["step_seconds"].get("clean_seconds")
-    if clean is None and rank["steps"]:
+    if rank["step_seconds"].get("clean_seconds") is None and rank["steps"]:
         untold = (CLEAN, *untold)
     # compile time within evaluations, which their durations include
     within = sum(compilation.seconds or 0.0 for compilation in compiled if compilation.evaluating)
-    shares = _shares(whole, clean or 0.0, compiled, rank, seen, within)
+    shares = _shares(whole, compiled, rank, seen, within)
     return Goodput(
         seconds=whole,
         shares=tuple(
@@ -106,35 +105,33 @@ def goodput(rank: Mapping[str, Any], compiled: Sequence[Priced], seen: float) ->
 
 def _shares(
     whole: float,
-    clean: float,
     compiled: Sequence[Priced],
     rank: Mapping[str, Any],
     seen: float,
-    evaluating: float,
+    compiled_evaluating: float,
 ) -> dict[str, float]:
     pauses, first = rank["pauses"], rank["warmup"].get("first")
     left = _Left(whole)
-    stepping = left.take(clean)
+    stepping = left.take(rank["step_seconds"].get("clean_seconds"))
     later = left.take(after_warm_seconds(rank, compiled))
     within = max(0.0, rank["compile"]["seconds"] - later)
     compiling = left.take(min(within, first["seconds"]) if first else within)
-    evaluation = left.take((pauses.get("evaluation_seconds") or 0.0) - evaluating)
+    evaluation = left.take((pauses.get("evaluation_seconds") or 0.0) - compiled_evaluating)
     saving = left.take(pauses.get("checkpoint_seconds"))
-    quiet = seen - rank["since"] if rank["state"] == State.STALLED.value else 0.0
-    standing = left.take(quiet)
+    stalled = left.take(seen - rank["since"] if rank["state"] == State.STALLED.value else 0.0)
     # warm-up time without compilation: steps and other work
     rest = left.take(
         first["seconds"] - compiling - (pauses.get("warmup_seconds") or 0.0) if first else 0.0
     )
     before = left.take((_before(rank, compiled) or 0.0) - (pauses.get("before_seconds") or 0.0))
     in_steps = _Left(stepping)
-    gaps = in_steps.take(_unexplained(rank.get("long_steps") or ()))
+    gaps = in_steps.take(sum(map(_unexplained, rank["long_steps"])))
     data = in_steps.take(pauses.get("data_seconds"))
     return {
         CLEAN: in_steps.seconds,
         DATA: data,
         GAPS: gaps,
-        STALLS: standing,
+        STALLS: stalled,
         BEFORE: before,
         WARMUP: compiling + rest,
         LATER: later,
@@ -146,18 +143,11 @@ def _shares(
 
 def _before(rank: Mapping[str, Any], compiled: Sequence[Priced]) -> float | None:
     """Imports and model building: from attaching to the first step or compilation."""
-    attached, first, steps = (
-        rank.get("attached_at"),
-        rank["warmup"].get("first"),
-        rank["step_seconds"],
-    )
-    if attached is None:
-        return None
-    if first:
+    attached, steps = rank["attached_at"], rank["step_seconds"]
+    if first := rank["warmup"].get("first"):
         return float(first["ended_at"] - first["seconds"] - attached)
-    begins = [
-        compilation.began for compilation in compiled
-    ]  # of a warm-up that has not ended, or failed
+    # the warm-up has not ended, or failed
+    begins = [compilation.began for compilation in compiled]
     if rank["state"] == State.COMPILING.value and rank.get("since") is not None:
         begins.append(rank["since"])
     if steps.get("first_at") is not None:
@@ -174,24 +164,16 @@ class _Left:
         self.seconds = seconds
 
     def take(self, wanted: float | None) -> float:
-        """Take ``wanted`` seconds, or what is left."""
-        taken = min(max(wanted or 0.0, 0.0), self.seconds)
-        self.seconds -= taken
-        return taken
+        """Assign ``wanted`` seconds, or what is left."""
+        assigned = min(max(wanted or 0.0, 0.0), self.seconds)
+        self.seconds -= assigned
+        return assigned
 
 
-def _unexplained(long_steps: Iterable[Mapping[str, Any]]) -> float:
-    """Extra time of long steps that nothing reported explains."""
-    spent: float = sum(
-        max(
-            0.0,
-            float(step["seconds"])
-            - step["usual_seconds"]
-            - (step["checkpoint_seconds"] or 0.0)
-            - (step["evaluation_seconds"] or 0.0)
-            - (step["data_seconds"] or 0.0),
-        )
-        for step in long_steps
-        if not step["evaluation"]
-    )
-    return spent
+_EXPLAINED = ("usual", "checkpoint", "evaluation", "between_cells", "data")
+
+
+def _unexplained(step: Mapping[str, Any]) -> float:
+    """Extra time of a long step that nothing reported explains."""
+    explained = sum(step[f"{what}_seconds"] or 0.0 for what in _EXPLAINED)
+    return 0.0 if step["evaluation"] else max(0.0, float(step["seconds"]) - explained)

@@ -199,6 +199,10 @@ class ChangedFunction(Located, frozen=True, kw_only=True):
     code_changed: bool | None = None
     """Whether its code differs; null if unknown."""
 
+    @property
+    def difference(self) -> float:
+        return self.seconds - self.before_seconds
+
 
 class Changed(Struct, frozen=True, kw_only=True):
     """The last comparable run, and the differences since."""

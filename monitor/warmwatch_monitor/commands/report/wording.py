@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted, took
 from warmwatch_monitor.commands.report.costs import ALL
 from warmwatch_monitor.commands.report.goodput import CLEAN, DATA, EVALUATION
-from warmwatch_monitor.commands.report.parts import Cost, Goodput, RankLine, Remedy, Report
+from warmwatch_monitor.commands.report.parts import Cost, Goodput, Report
 from warmwatch_monitor.commands.report.wording_compilations import (
-    again,
-    broken,
+    breaks,
+    changes,
     compilations,
     failure,
-    since_last_time,
+    recompiles,
     timeline,
 )
 from warmwatch_monitor.figures.training import FORMULA
@@ -22,47 +25,43 @@ from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import gained, if_known, limited, moment, slower_period
 from warmwatch_monitor.output.document import Document, Item, Section, table
-from warmwatch_monitor.status.schema.rank import Baseline, Worth
+from warmwatch_monitor.status.schema.rank import Baseline
 from warmwatch_monitor.status.words.progress import baseline_measured
 
+_NEARLY = 0.95  # of the compile time
 
-def to_do(report: Report) -> Section | None:
+
+def remedies(report: Report) -> Section | None:
     """Remedies, most expensive first."""
     if not report.do:
         return None
     several = sum(bool(remedy.saves) for remedy in report.do) > 1
     remarks = ("Each saving is a maximum for that remedy alone.",) if several else ()
-    return Section(
-        "What to do first", items=tuple(_item(remedy) for remedy in report.do), remarks=remarks
-    )
+    items = []
+    for remedy in report.do:
+        saves = f": the remedy would have saved up to {took(remedy.saves)}" if remedy.saves else ""
+        items.append(Item(f"{remedy.about}{saves}", (remedy.what,)))
+    return Section("What to do first", items=tuple(items), remarks=remarks)
 
 
-def _item(remedy: Remedy) -> Item:
-    saves = f": the remedy would have saved up to {took(remedy.saves)}" if remedy.saves else ""
-    return Item(f"{remedy.about}{saves}", (remedy.what,))
-
-
-_WHAT = {ALL: "all compiling"}
-_NEARLY = 0.95
-
-
-def cost(report: Report) -> Section | None:
+def costs(report: Report) -> Section | None:
     """Compile costs; omits columns without any value."""
     if not report.costs:
         return None
     names = ("what", "seconds>", "GPU-seconds>", "energy>")
-    rows = [tuple(_cost(cost)) for cost in report.costs]
-    remarks = tuple(_remarks(report))
-    return Section("What compiling cost", table=table(names, rows, sparse=True), remarks=remarks)
+    shown = table(names, list(map(_cost, report.costs)), sparse=True)
+    return Section("What compiling cost", table=shown, remarks=tuple(_remarks(report)))
 
 
-def _cost(cost: Cost) -> Iterator[str]:
-    steps = f", {counted(cost.steps, 'step')}" if cost.steps is not None else ""
-    yield f"{_WHAT.get(cost.what, cost.what)}{steps}"
-    yield took(cost.seconds)
-    yield if_known(amounts.number, cost.gpu_seconds)
-    about = "about " if cost.estimated else ""
-    yield if_known(lambda joules: f"{about}{amounts.energy(joules)}", cost.joules)
+def _cost(cost: Cost) -> tuple[str, ...]:
+    what = "all compiling" if cost.what == ALL else cost.what
+    energy = if_known(amounts.energy, cost.joules)
+    return (
+        what if cost.steps is None else f"{what}, {counted(cost.steps, 'step')}",
+        took(cost.seconds),
+        if_known(amounts.number, cost.gpu_seconds),
+        f"about {energy}" if cost.estimated else energy,
+    )
 
 
 def _remarks(report: Report) -> Iterator[str]:
@@ -80,7 +79,7 @@ def _remarks(report: Report) -> Iterator[str]:
         )
     elif last.covered is not None and last.covered < _NEARLY:
         share = amounts.percent(last.covered)
-        yield f"The energy is that of {share} of the compile time: the monitor came late."
+        yield f"The energy is that of {share} of the compile time: the monitor started late."
     if any(cost.estimated for cost in report.costs):
         yield "Energy was measured for all compiling and split by compile time."
 
@@ -93,24 +92,25 @@ def ranks(report: Report) -> Section | None:
     """The ranks, slowest first, and their differences."""
     if len(report.ranks) < 2:
         return None
-    rows = [_row(rank) for rank in report.ranks[:_RANKS]]
-    more = len(report.ranks) - len(rows)
-    differing = [Item(text) for text in report.differences] or [Item("the ranks did the same")]
-    remarks = (
-        (f"{counted(more, 'more rank')}, which compiled no longer than these.",) if more else ()
-    )
-    return Section("Ranks, the slowest first", table(_NAMES, rows), tuple(differing), remarks)
-
-
-def _row(line: RankLine) -> tuple[str, ...]:
-    return (
-        str(line.rank),
-        line.state,
-        took(line.compile_seconds),
-        if_known(took, line.warmup_seconds),
-        if_known(str, line.recompiles),
-        str(line.steps),
-        if_known(took, line.step_seconds),
+    rows = [
+        (
+            str(line.rank),
+            line.state,
+            took(line.compile_seconds),
+            if_known(took, line.warmup_seconds),
+            if_known(str, line.recompiles),
+            str(line.steps),
+            if_known(took, line.step_seconds),
+        )
+        for line in report.ranks[:_RANKS]
+    ]
+    more = counted(len(report.ranks) - len(rows), "more rank")
+    remark = f"{more}, which compiled no longer than these."
+    return Section(
+        "Ranks, the slowest first",
+        table(_NAMES, rows),
+        tuple(map(Item, report.differences or ("the ranks did the same",))),
+        (remark,) if len(report.ranks) > len(rows) else (),
     )
 
 
@@ -120,26 +120,22 @@ _NOT_REPORTED = {
     DATA: "waiting for data",
     EVALUATION: "evaluations (frameworks report them, or warmwatch.evaluating())",
 }
-
-
 _HARDLY = 0.02  # of a steady step
 _HOUR = 3600
 
 
-def where(report: Report) -> Section:
+def time_spent(report: Report) -> Section:
     """The shares of the time, and the most important durations."""
-    shares = report.goodput.shares if report.goodput else ()
     rows = [
         (share.name, took(share.seconds), amounts.percent(share.ratio))
-        for share in shares
+        for share in (report.goodput.shares if report.goodput else ())
         if share.seconds >= _SEEN or share.name == CLEAN
     ]
-    shown = table(("what", "took>", "share>"), rows)
-    remarks = tuple(_lengths(report))
+    shown, remarks = table(("what", "took>", "share>"), rows), tuple(_durations(report))
     return Section("Where the time went", shown, remarks=remarks, chart="goodput" if rows else None)
 
 
-def _lengths(report: Report) -> Iterator[str]:
+def _durations(report: Report) -> Iterator[str]:
     if report.rank is None:
         yield "No rank was recorded, so nothing more is known."
         return
@@ -148,41 +144,33 @@ def _lengths(report: Report) -> Iterator[str]:
     if report.first_step_seconds is not None:
         yield f"First step: {took(report.first_step_seconds)}."
     yield f"Steady step: {steady(report)}."
-    if whole := _whole_step(report):
-        yield whole
+    whole, clean = report.whole_step_seconds, report.steady.seconds
+    if whole is not None and clean is not None and whole >= (1 + _HARDLY) * clean:
+        hourly = f"{took(whole)} a step, {amounts.number(round(_HOUR / whole))} steps an hour"
+        yield f"With evaluations, saves, recompiles and all else since the warm-up: {hourly}."
     for period in report.slower:
         yield f"Slower than before {slower_period(period)}."
-    if (limit := report.limited_by) is not None:
-        yield f"Recent speed {limited(limit)}."
+    if report.limited_by is not None:
+        yield f"Recent speed {limited(report.limited_by)}."
     if eager := _baseline(report.baseline):
         yield eager
     yield f"Compiling: {_compiling(report)}."
-    if report.goodput is not None and report.goodput.evaluation_compile_seconds >= _SEEN:
-        yield _evaluations(report.goodput)
-    if report.goodput is not None and report.goodput.warmup_pause_seconds >= _SEEN:
-        paused = took(report.goodput.warmup_pause_seconds)
-        length = took(report.warmup_seconds or 0.0)
-        yield f"Warm-up: {length} by the clock; {paused} of it counts as evaluation or saving."
-    if report.goodput is not None and (untold := report.goodput.untold) and not report.living:
-        names = "; ".join(_NOT_REPORTED[name] for name in untold)
+    if report.goodput is not None:
+        yield from _counted_elsewhere(report, report.goodput)
+
+
+def _counted_elsewhere(report: Report, goodput: Goodput) -> Iterator[str]:
+    """Durations of other views that are in several rows of the table, or that none has."""
+    if (compiled := goodput.evaluation_compile_seconds) >= _SEEN:
+        share = sum(item.seconds for item in goodput.shares if item.name == EVALUATION)
+        within = f"{took(compiled)} of it counts as compiling"
+        yield f"Evaluations: {took(share + compiled)}; {within}."
+    if (paused := goodput.warmup_pause_seconds) >= _SEEN:
+        within = f"{took(paused)} of it counts as evaluation or saving"
+        yield f"Warm-up: {took(report.warmup_seconds or 0.0)} by the clock; {within}."
+    if goodput.untold and not report.living:
+        names = "; ".join(_NOT_REPORTED[name] for name in goodput.untold)
         yield f"Not measured, so within clean steps or unaccounted: {names}."
-
-
-def _whole_step(report: Report) -> str | None:
-    """What a step really takes; ``None`` if that is hardly more than a steady one."""
-    whole, clean = report.whole_step_seconds, report.steady.seconds
-    if whole is None or clean is None or whole < (1 + _HARDLY) * clean:
-        return None
-    hourly = amounts.number(round(_HOUR / whole))
-    rest = "With evaluations, saves, recompiles and all else since the warm-up"
-    return f"{rest}: {took(whole)} a step, {hourly} steps an hour."
-
-
-def _evaluations(goodput: Goodput) -> str:
-    """Their whole time, which is that of the other views, and the part that is in another row."""
-    compiled = goodput.evaluation_compile_seconds
-    share = sum(item.seconds for item in goodput.shares if item.name == EVALUATION)
-    return f"Evaluations: {took(share + compiled)}; {took(compiled)} of it counts as compiling."
 
 
 def _baseline(baseline: Baseline | None) -> str:
@@ -203,92 +191,76 @@ def _compiling(report: Report) -> str:
     return f"{took(report.compile_seconds)}{graphs}{f' ({phases})' if phases else ''}"
 
 
-def _median(seconds: float, median: float | None) -> str | None:
-    """``None`` if it is equal, to the accuracy of a bin."""
-    far = median is not None and abs(median - seconds) > HALF_A_BIN * median
-    return took(median) if median is not None and far else None
-
-
-def _throughput(worth: Worth) -> str:
-    return amounts.rates(
+def steady(report: Report) -> str:
+    """The speed over the whole run, with its spread."""
+    steady, worth = report.steady, report.worth
+    if steady.seconds is None:
+        return "not known: no step was clean"
+    length = took(steady.seconds)
+    spread = [f"whole run: {counted(steady.count, 'clean step')}" if steady.count else "whole run"]
+    median = steady.median or steady.seconds
+    if abs(median - steady.seconds) > HALF_A_BIN * median and took(median) != length:
+        length = f"{length} on average"
+        spread.append(f"median {took(median)}")
+    if steady.p99 is not None:
+        spread.append(f"99 % within {took(steady.p99)}")
+    parts = [f"{length} ({', '.join(spread)})"]
+    rates = worth and amounts.rates(
         worth.tokens_per_second,
         worth.samples_per_second,
         worth.mfu_ratio,
         estimated=worth.estimated and worth.formula == FORMULA,
         dtypes=worth.dtypes,
     )
-
-
-def steady(report: Report) -> str:
-    """The speed over the whole run, with its spread."""
-    steady = report.steady
-    if steady.seconds is None:
-        return "not known: no step was clean"
-    length, median = took(steady.seconds), _median(steady.seconds, steady.median)
-    spread = [] if steady.p99 is None else [f"99 % within {took(steady.p99)}"]
-    if median and median != length:
-        length, spread = f"{length} on average", [f"median {median}", *spread]
-    whole = f"whole run: {counted(steady.count, 'clean step')}" if steady.count else "whole run"
-    parts = [f"{length} ({', '.join([whole, *spread])})"]
-    if report.worth and (rates := _throughput(report.worth)):
+    if rates:
         parts.append(f"each rank {rates}" if len(report.ranks) > 1 else rates)
-    parts += [f"{amounts.energy(report.joules_per_step)} a step"] if report.joules_per_step else []
+    if report.joules_per_step:
+        parts.append(f"{amounts.energy(report.joules_per_step)} a step")
     return "; ".join(parts)
 
 
 # A non-empty cache may have no entry for this run, so it is not called warm.
-_WERE = {"warm": "not empty at the start", "cold": "empty at the start"}
+_AT_START = {"warm": "not empty at the start", "cold": "empty at the start"}
 
 
 def page(report: Report) -> Document:
-    return Document(
-        title=f"Warmwatch report: {report.run}",
-        state=report.state,
-        answer=answer(report),
-        warnings=report.doubts,
-        facts=tuple(facts(report)),
-        sections=tuple(section for section in _sections(report) if section is not None),
+    sections = (
+        *(failure, time_spent, remedies, changes, recompiles),
+        *(costs, timeline, breaks, ranks),
     )
+    title = f"Warmwatch report: {report.run}"
+    return replace(_document(report, sections), title=title, facts=tuple(facts(report)))
 
 
 def short(report: Report) -> Document:
     """The short report at the end of a launch, without details."""
-    parts = (failure(report), where(report), to_do(report), again(report), ranks(report))
+    return _document(report, (failure, time_spent, remedies, recompiles, ranks))
+
+
+def _document(report: Report, sections: Sequence[Callable[[Report], Section | None]]) -> Document:
     return Document(
         title=report.run,
         state=report.state,
         answer=answer(report),
         warnings=report.doubts,
-        sections=tuple(section for section in parts if section is not None),
+        sections=tuple(section for make in sections if (section := make(report)) is not None),
     )
-
-
-def _sections(report: Report) -> Iterator[Section | None]:
-    yield failure(report)
-    yield where(report)
-    yield to_do(report)
-    yield since_last_time(report)
-    yield again(report)
-    yield cost(report)
-    yield timeline(report)
-    yield broken(report)
-    yield ranks(report)
 
 
 def answer(report: Report) -> str:
     """The sentence, followed by findings that the sentence of an ended run lacks."""
     parts = [report.summary or f"{report.run}: {report.state}"]
-    if not report.living:
-        parts += [text for text in report.conditions.values() if text not in report.summary]
-        if not report.conditions and not report.compile_seconds and report.steps:
-            before = counted(report.graphs_before or 0, "graph")
-            parts.append(
-                f"nothing was compiled since it was attached; {before} before that"
-                if report.graphs_before
-                else f"it ran ahead-of-time compiled code ({', '.join(report.precompiled)})"
-                if report.precompiled
-                else "its process compiled nothing: it ran eagerly"
-            )
+    if report.living:
+        return parts[0]
+    parts += [text for text in report.conditions.values() if text not in report.summary]
+    if not report.conditions and not report.compile_seconds and report.steps:
+        if report.graphs_before:
+            before = counted(report.graphs_before, "graph")
+            parts.append(f"nothing was compiled since it was attached; {before} before that")
+        elif report.precompiled:
+            parts.append(f"it ran ahead-of-time compiled code ({', '.join(report.precompiled)})")
+        else:
+            parts.append("its process compiled nothing: it ran eagerly")
     return "; ".join(parts)
 
 
@@ -301,53 +273,41 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
     else:
         when = "so far" if report.living else "as last seen"
         yield when, f"{took(max(0.0, report.seen - report.began))}, at {moment(report.seen)}"
-    for name, value in (
-        ("host", report.host),
-        (
-            "script",
-            f"{what.script} ({what.commit[:12]})" if what.script and what.commit else what.script,
-        ),
-        ("ranks", str(report.world_size) if (report.world_size or 1) > 1 else None),
-        ("GPUs", models(what.gpus)),
-        ("torch", _versions(report)),
-        (
-            "torch.compile",
-            "; ".join(dict.fromkeys(map(_wrapping, what.wrappings))) or what.disabled,
-        ),
-        ("caches", _caches(report)),
-    ):
-        if value:
-            yield name, value
+    versions = (
+        *(("CUDA", what.cuda), ("Triton", what.triton)),
+        *(("driver", what.driver), ("Python", what.python)),
+    )
+    others = ", ".join(f"{name} {version}" for name, version in versions if version)
+    compiled = "; ".join(dict.fromkeys(map(_wrapping, what.wrappings)))
+    values = {
+        "host": report.host,
+        "script": _with(what.script, what.commit and what.commit[:12]),
+        "ranks": str(report.world_size) if (report.world_size or 1) > 1 else None,
+        "GPUs": models(what.gpus),
+        "torch": _with(what.torch, others),
+        "torch.compile": compiled or what.disabled,
+        "caches": _caches(report),
+    }
+    yield from ((name, value) for name, value in values.items() if value)
+
+
+def _with(text: str | None, more: str | None) -> str | None:
+    return f"{text} ({more})" if text and more else text
 
 
 def _caches(report: Report) -> str:
     """The state of the caches at the begin, and the hits of this run."""
-    were = ", ".join(
-        f"{name} {_WERE.get(state, state)}" for name, state in report.what.caches.items()
-    )
+    caches = report.what.caches.items()
+    states = ", ".join(f"{name} {_AT_START.get(state, state)}" for name, state in caches)
     hits = sum(function.cache_hits for function in report.functions)
     lookups = hits + sum(function.cache_misses for function in report.functions)
-    return f"{were}; {hits} of {counted(lookups, 'lookup')} hit" if were and lookups else were
+    return f"{states}; {hits} of {counted(lookups, 'lookup')} hit" if states and lookups else states
 
 
-def models(gpus: tuple[str, ...]) -> str | None:
+def models(gpus: tuple[str, ...]) -> str:
     """``8 x NVIDIA H100``."""
-    counts = {name: gpus.count(name) for name in dict.fromkeys(gpus)}
-    return (
-        ", ".join(f"{many} x {name}" if many > 1 else name for name, many in counts.items()) or None
-    )
-
-
-def _versions(report: Report) -> str | None:
-    what = report.what
-    pairs = (
-        ("CUDA", what.cuda),
-        ("Triton", what.triton),
-        ("driver", what.driver),
-        ("Python", what.python),
-    )
-    more = ", ".join(f"{name} {value}" for name, value in pairs if value)
-    return f"{what.torch}{f' ({more})' if more else ''}" if what.torch else None
+    counts = Counter(gpus).items()
+    return ", ".join(f"{many} x {name}" if many > 1 else name for name, many in counts)
 
 
 def _wrapping(call: Wrapping) -> str:

@@ -12,11 +12,12 @@ from warmwatch_monitor.commands.report.parts import (
     Changed,
     ChangedFact,
     ChangedFunction,
-    Function,
+    Priced,
     Recompiled,
     Report,
 )
 from warmwatch_monitor.commands.report.remedies import of_break, remedy_of
+from warmwatch_monitor.figures.compile import Located
 from warmwatch_monitor.output.amounts import cached, few, moment, mostly
 from warmwatch_monitor.output.document import Item, Section, table
 from warmwatch_monitor.status.words.evidence import in_the_middle
@@ -35,25 +36,22 @@ def failure(report: Report) -> Section | None:
     raised = f" in {place(end.place.name, end.place.file, end.place.line)}" if end.place else ""
     head = f"{end.exception}{raised} ended it {after}" if end.exception else f"It ended {after}"
     head += f", exit code {end.exit_code}" if end.exit_code is not None else ""
-    middle = (f"It {in_the_middle(end.phase)}.",) if end.phase else ()
-    return Section("The failure", items=(Item(head, (*_failed(report), *middle)),))
+    last = max(_compiled(report), key=lambda compilation: compilation.ended, default=None)
+    details = [_failed(last)] if last and last.failure else []
+    details += [f"It {in_the_middle(end.phase)}."] if end.phase else []
+    return Section("The failure", items=(Item(head, tuple(details)),))
 
 
-def _failed(report: Report) -> Iterator[str]:
+def _failed(compilation: Priced) -> str:
     """``Compiling `forward` (model.py:31) failed before step 13: BackendCompilerFailed (0/1)``."""
-    times = [
-        compilation
-        for function in report.functions
-        for compilation in function.times
-        if compilation.failure
-    ]
-    if not times:
-        return
-    last = max(times, key=lambda priced: priced.ended)
-    before = "" if last.step is None else f" before step {last.step + 1}"
-    text = f" (compilation {last.id}, {last.kinds[0]})" if last.id else ""
-    name = (last.failure or "").rpartition(".")[2]
-    yield f"Compiling {called(last.name, last.file, last.line)} failed{before}: {name}{text}."
+    before = "" if compilation.step is None else f" before step {compilation.step + 1}"
+    name = (compilation.failure or "").rpartition(".")[2]
+    which = f" (compilation {compilation.id}, {compilation.kinds[0]})" if compilation.id else ""
+    return f"Compiling {called(compilation)} failed{before}: {name}{which}."
+
+
+def _compiled(report: Report) -> list[Priced]:
+    return [compilation for function in report.functions for compilation in function.times]
 
 
 def compilations(report: Report) -> str:
@@ -62,7 +60,7 @@ def compilations(report: Report) -> str:
     Of a function without operators, and of a call at the recompile limit, PyTorch has a record
     without a graph.
     """
-    times = [compilation for function in report.functions for compilation in function.times]
+    times = _compiled(report)
     kinds = Counter(
         kind for compilation in times if not compilation.at_limit for kind in compilation.kinds
     )
@@ -83,9 +81,17 @@ def timeline(report: Report) -> Section | None:
     """Functions by cost."""
     if not report.functions:
         return None
-    shown, others = report.functions[:_FUNCTIONS], report.functions[_FUNCTIONS:]
-    rows = [_function(function) for function in shown]
-    if others:
+    rows = [
+        (
+            called(function),
+            str(function.compilations),
+            took(function.seconds),
+            mostly(function.phase_seconds),
+            cached(function.cache_hits, function.cache_misses),
+        )
+        for function in report.functions[:_FUNCTIONS]
+    ]
+    if others := report.functions[_FUNCTIONS:]:
         total = sum(function.seconds for function in others)
         times = sum(function.compilations for function in others)
         rows.append((counted(len(others), "other"), str(times), took(total), "", ""))
@@ -96,59 +102,38 @@ def timeline(report: Report) -> Section | None:
     )
 
 
-def _function(function: Function) -> tuple[str, ...]:
-    return (
-        called(function.name, function.file, function.line),
-        str(function.compilations),
-        took(function.seconds),
-        mostly(function.phase_seconds),
-        cached(function.cache_hits, function.cache_misses),
-    )
-
-
-def called(name: str | None, file: str | None, line: int | None) -> str:
+def called(target: Located) -> str:
     """A function in a table."""
-    return place(name, file, line) or "(of no known function)"
+    return place(*target.function) or "(of no known function)"
 
 
-def again(report: Report) -> Section | None:
+def recompiles(report: Report) -> Section | None:
     """Recompiles with reason and remedy, grouped by cause."""
-    if not report.recompiled:
-        return None
-    return Section(
-        "Recompiles",
-        items=tuple(
-            _recompiled(recompiled, report.steps, remedy_of(recompiled, report.do))
-            for recompiled in report.recompiled
-        ),
+    items = tuple(
+        _recompiled(recompiled, report.steps, remedy_of(recompiled, report.do))
+        for recompiled in report.recompiled
     )
+    return Section("Recompiles", items=items) if items else None
 
 
-def _recompiled(recompiled: Recompiled, run_steps: int | None, remedy: int) -> Item:
-    times = "once" if recompiled.count == 1 else f"{recompiled.count} times"
-    steps = _when(recompiled) if run_steps else ""
-    named = called(recompiled.name, recompiled.file, recompiled.line) + _from(recompiled.callers)
-    some = (
-        "all" if recompiled.after_warm == recompiled.count else f"{recompiled.after_warm} of them"
-    )
-    late = f", {some} after it was warm" if recompiled.after_warm and recompiled.count > 1 else ""
-    refused = (
-        f"{recompiled.at_limit} {'more ' * bool(recompiled.count)}refused at the recompile limit"
-    )
-    many = [times if recompiled.count else refused, took(recompiled.seconds)]
-    refused = f", {refused}" if recompiled.at_limit and recompiled.count else ""
-    head = f"{named}: {', '.join(many)} ({recompiled.category}{steps}{late}{refused})"
-    reasons = list(recompiled.reasons[: _EXAMPLES if recompiled.often else _REASONS])
-    more = len(recompiled.reasons) - len(reasons)
-    why = "; ".join(reasons) + (f"; and {counted(more, 'other reason')}" if more else "")
-    what_follows = "" if remedy else recompiled.advice
-    name = "" if remedy else recompiled.often
-    return Item(head, tuple(text for text in (why, name, what_follows) if text), remedy)
-
-
-def _from(callers: tuple[str, ...]) -> str:
-    users = [caller for caller in callers if caller]
-    return called_from(few(users, _CALLERS)) if callers else ""
+def _recompiled(recompiled: Recompiled, run_steps: int, remedy: int) -> Item:
+    count, late, at_limit = recompiled.count, recompiled.after_warm, recompiled.at_limit
+    users = [caller for caller in recompiled.callers if caller]
+    caller = called_from(few(users, _CALLERS)) if recompiled.callers else ""
+    why = recompiled.category + (_when(recompiled) if run_steps else "")
+    if late and count > 1:
+        why += f", {'all' if late == count else f'{late} of them'} after it was warm"
+    times = _often(count) if count else f"{at_limit} refused at the recompile limit"
+    if at_limit and count:
+        why += f", {at_limit} more refused at the recompile limit"
+    head = f"{called(recompiled)}{caller}: {times}, {took(recompiled.seconds)} ({why})"
+    most = _EXAMPLES if recompiled.often else _REASONS
+    more = len(recompiled.reasons) - most
+    reasons = "; ".join(recompiled.reasons[:most])
+    reasons += f"; and {counted(more, 'other reason')}" if more > 0 else ""
+    # the list of remedies has the others
+    advice = () if remedy else (recompiled.often, recompiled.advice)
+    return Item(head, tuple(text for text in (reasons, *advice) if text), remedy)
 
 
 def _when(recompiled: Recompiled) -> str:
@@ -179,7 +164,7 @@ def _between(steps: tuple[int, ...]) -> str:
     return f", between steps, after step {first} to after step {last}"
 
 
-def broken(report: Report) -> Section | None:
+def breaks(report: Report) -> Section | None:
     """Graph breaks, fallbacks, skipped CUDA graphs, failures; ``None`` if there was none."""
     items = [*_breaks(report), *_fallbacks(report)]
     return Section("Graph breaks and what fell back", items=tuple(items)) if items else None
@@ -188,24 +173,22 @@ def broken(report: Report) -> Section | None:
 def _breaks(report: Report) -> Iterator[Item]:
     if not report.graph_breaks:
         return
-    where = ", ".join(place(value.name, value.file, value.line) for value in report.places)
-    places = (f"Dynamo went on at {where}.",) if where else ()
+    places = ", ".join(place(at.name, at.file, at.line) for at in report.places)
     several = "" if len(report.breaks) < 2 else f", {len(report.breaks)} reasons"
-    yield Item(f"{counted(report.graph_breaks, 'graph break')}{several}", places)
+    head = f"{counted(report.graph_breaks, 'graph break')}{several}"
+    yield Item(head, (f"Dynamo resumed at {places}.",) if places else ())
     for item in report.breaks[:_BREAKS]:
         times = "" if item.count == 1 else f", {item.count} times"
         yield Item(f"{of_break(item, _BREAK_WORDS)}{times}")
     if others := report.breaks[_BREAKS:]:
-        often = _often(sum(value.count for value in others))
+        often = _often(sum(item.count for item in others))
         yield Item(f"{counted(len(others), 'other reason')}, {often}")
 
 
 def _fallbacks(report: Report) -> Iterator[Item]:
     if report.fallbacks:
-        yield Item(
-            report.conditions.get("fallback")
-            or f"calls of {counted(report.fallbacks, 'function')} run eagerly"
-        )
+        functions = counted(report.fallbacks, "function")
+        yield Item(report.conditions.get("fallback") or f"calls of {functions} run eagerly")
     if skipped := report.conditions.get("cudagraph_skipped"):
         yield Item(skipped)
     if report.failures:
@@ -216,64 +199,50 @@ _NOTABLE = 0.05  # of the longer warm-up: smaller differences of a function are 
 _LEAST = 0.5  # seconds
 _SAME = 0.1
 _NAMED = 3
-_SEVERAL = frozenset({"compile threads"})
 _CACHES = {"inductor cache": "inductor", "triton cache": "triton"}
 _SHORT = 12  # letters of a commit
 
 
-def since_last_time(report: Report) -> Section | None:
+def changes(report: Report) -> Section | None:
     """``None`` if the history has no comparable run."""
     changed = report.changed
     if changed is None:
         return None
-    now, before = took(changed.warmup_seconds), took(changed.before_seconds)
-    lengths = f"warm-up took {now}, last time {before}"
-    head = ": ".join(filter(None, [lengths, "; ".join(_causes(changed))]))
-    what = () if changed.facts or list(_notable(changed)) else ("No recorded property changed.",)
+    now, before, notable = changed.warmup_seconds, changed.before_seconds, _notable(changed)
+    title = "Slower than last time" if now > before else "Faster than last time"
+    if abs(now - before) < max(_LEAST, _SAME * before):
+        title = "Since last time"
+    lengths = f"warm-up took {took(now)}, last time {took(before)}"
+    head = ": ".join(filter(None, [lengths, "; ".join(_causes(changed, notable))]))
+    nothing = () if changed.facts or notable else ("No recorded property changed.",)
     remark = (
         f"Compared with {changed.run} of {moment(changed.began)}, the last comparable run. "
         "Arguments are not recorded: other ones may be the difference."
     )
-    return Section(_title(changed), items=(Item(head, what),), remarks=(remark,))
+    return Section(title, items=(Item(head, nothing),), remarks=(remark,))
 
 
-def _title(changed: Changed) -> str:
-    now, before = changed.warmup_seconds, changed.before_seconds
-    if abs(now - before) < max(_LEAST, _SAME * before):
-        return "Since last time"
-    return "Slower than last time" if now > before else "Faster than last time"
+def _notable(changed: Changed) -> list[ChangedFunction]:
+    """The functions with a difference that is worth a clause, the largest first."""
+    least = max(_LEAST, _NOTABLE * max(changed.warmup_seconds, changed.before_seconds))
+    ordered = sorted(changed.functions, key=lambda function: -abs(function.difference))
+    return [function for function in ordered if abs(function.difference) >= least]
 
 
-def _causes(changed: Changed) -> Iterator[str]:
-    """The functions with the largest differences, then all other differences."""
-    notable = list(_notable(changed))
-    for function in notable[:_NAMED]:
-        yield _changed_function(function)
+def _causes(changed: Changed, notable: Sequence[ChangedFunction]) -> Iterator[str]:
+    yield from map(_changed_function, notable[:_NAMED])
     if len(notable) > _NAMED:
         yield f"and {counted(len(notable) - _NAMED, 'other function')}"
-    yield from _caches(changed.facts)
+    yield from _caches([fact for fact in changed.facts if fact.what in _CACHES])
     for fact in changed.facts:
         if fact.what not in _CACHES:
-            were = "were" if fact.what in _SEVERAL else "was"
+            were = "were" if fact.what == "compile threads" else "was"
             yield f"{fact.what} {_shown(fact.now)}, {were} {_shown(fact.before)}"
-
-
-def _notable(changed: Changed) -> Iterator[ChangedFunction]:
-    least = max(_LEAST, _NOTABLE * max(changed.warmup_seconds, changed.before_seconds))
-    ordered = sorted(
-        changed.functions, key=lambda function: -abs(function.seconds - function.before_seconds)
-    )
-    return (
-        function for function in ordered if abs(function.seconds - function.before_seconds) >= least
-    )
 
 
 def _changed_function(function: ChangedFunction) -> str:
     """``inductor 22 min more in `forward` (graph changed: 1,204 operators, was 1,180)``."""
-    named, difference = (
-        called(function.name, function.file, function.line),
-        function.seconds - function.before_seconds,
-    )
+    named, difference = called(function), function.difference
     if not function.before_times:
         return f"{took(function.seconds)} for {named}, which was not compiled last time"
     if not function.times:
@@ -286,14 +255,11 @@ def _changed_function(function: ChangedFunction) -> str:
 
 
 def _why(function: ChangedFunction) -> Iterator[str]:
+    ops, before_ops = function.ops, function.before_ops
     if function.times != function.before_times:
         yield f"compiled {_often(function.times)}, {_often(function.before_times)} last time"
-    elif (
-        function.ops is not None
-        and function.before_ops is not None
-        and function.ops != function.before_ops
-    ):
-        yield f"graph changed: {function.ops:,} operators, was {function.before_ops:,}"
+    elif ops is not None and before_ops is not None and ops != before_ops:
+        yield f"graph changed: {ops:,} operators, was {before_ops:,}"
     if function.code_changed:
         yield "its code changed"
 
@@ -302,25 +268,18 @@ def _often(times: int) -> str:
     return "once" if times == 1 else f"{times} times"
 
 
-def _caches(facts: tuple[ChangedFact, ...]) -> Iterator[str]:
+def _caches(facts: Sequence[ChangedFact]) -> Iterator[str]:
     """``caches were empty at the start (before: not empty)``; each by itself if they differ.
 
     A cache that was not empty may have no entry for this run, so it is not called warm.
     """
-    changed_facts = [changed_fact for changed_fact in facts if changed_fact.what in _CACHES]
-    if (
-        len(changed_facts) == len(_CACHES)
-        and len({changed_fact.now for changed_fact in changed_facts}) == 1
-    ):
-        yield f"caches were {_at_start(changed_facts[0])}"
+    cold, warm = "empty at the start (before: not empty)", "not empty at the start (before: empty)"
+    texts = [cold if fact.now == "cold" else warm for fact in facts]
+    if len(texts) == len(_CACHES) and len(set(texts)) == 1:
+        yield f"caches were {texts[0]}"
         return
-    for fact in changed_facts:
-        yield f"{_CACHES[fact.what]}'s cache was {_at_start(fact)}"
-
-
-def _at_start(fact: ChangedFact) -> str:
-    now, before = ("empty", "not empty") if fact.now == "cold" else ("not empty", "empty")
-    return f"{now} at the start (before: {before})"
+    for fact, text in zip(facts, texts, strict=True):
+        yield f"{_CACHES[fact.what]}'s cache was {text}"
 
 
 def _shown(value: str | int) -> str:

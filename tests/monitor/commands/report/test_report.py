@@ -28,9 +28,11 @@ from warmwatch_monitor.commands.report.compilations import priced
 from warmwatch_monitor.commands.report.goodput import LATER
 from warmwatch_monitor.commands.report.html import html
 from warmwatch_monitor.commands.report.parts import Break, Remedy, Report
-from warmwatch_monitor.commands.report.wording import cost, facts, page, short, steady
-from warmwatch_monitor.commands.report.wording_compilations import again as section_of_recompiles
-from warmwatch_monitor.commands.report.wording_compilations import broken as section_of_breaks
+from warmwatch_monitor.commands.report.wording import costs, facts, page, short, steady
+from warmwatch_monitor.commands.report.wording_compilations import breaks as section_of_breaks
+from warmwatch_monitor.commands.report.wording_compilations import (
+    recompiles as section_of_recompiles,
+)
 from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.figures.training import COUNTED, FORMULA
 from warmwatch_monitor.model import PHASES
@@ -42,6 +44,11 @@ from warmwatch_monitor.output.lines import printed
 from warmwatch_monitor.status.words.requested import remedy_of_calls
 
 SECONDS = st.floats(0, 400)
+LONG_STEP = {
+    **{f"{part}_seconds": 0.0 for part in ("usual", "checkpoint", "evaluation", "between_cells")},
+    "data_seconds": None,
+    "evaluation": False,
+}
 HOSTILE = "<img src=x onerror=alert(1)> | `x` [a](http://b) \x1b[31m\u202e"
 
 
@@ -158,14 +165,7 @@ def test_shares_add_up_and_none_is_negative_for_any_record(
         "pauses.data_seconds": data,
         "compile.seconds": compile,
         "step_seconds.clean_seconds": clean,
-        "long_steps": [
-            {
-                **dict.fromkeys(("checkpoint_seconds", "evaluation_seconds", "data_seconds"), 0.0),
-                "seconds": long,
-                "usual_seconds": 0.036,
-                "evaluation": False,
-            }
-        ],
+        "long_steps": [{**LONG_STEP, "seconds": long, "usual_seconds": 0.036}],
     }
     found = shares(report(a.finished(answers=answers)))
     assert sum(found.values()) == pytest.approx(288)
@@ -209,7 +209,7 @@ def test_recompiles_have_one_cost_in_a_report() -> None:
     assert again.seconds == shares(made)[LATER] == recorded
     assert sum(one.seconds for one in made.recompiled if one.after_warm) == recorded
     assert warmup.seconds == length == pytest.approx(shares(made)["warm-up"])
-    section = cost(made)
+    section = costs(made)
     assert section is not None
     assert section.table is not None
     rows = [row[0] for row in section.table.rows]
@@ -218,11 +218,13 @@ def test_recompiles_have_one_cost_in_a_report() -> None:
 
 def test_an_unexplained_long_step_is_a_gap_and_not_a_stall() -> None:
     """It may be an evaluation in a ``no_grad`` loop without ``eval()``, which nothing reports."""
-    long = dict.fromkeys(("checkpoint_seconds", "evaluation_seconds", "data_seconds"), 0.0)
-    long |= {"seconds": 20.0, "usual_seconds": 0.0, "evaluation": False}
+    long = {**LONG_STEP, "seconds": 20.0}
     answers = {"long_steps": [long], "step_seconds.clean_seconds": 100.0}
     found = shares(report(a.finished(answers=answers)))
     assert (found["unexplained gaps"], found["stalls"]) == (20.0, 0.0)
+    answers = {**answers, "long_steps": [{**long, "between_cells_seconds": 19.0}]}
+    found = shares(report(a.finished(answers=answers)))
+    assert found["unexplained gaps"] == 1.0, "a pause between two cells of a notebook explains it"
     stalled = {"state": "stalled", "since": EPOCH - 30, "step_seconds.clean_seconds": 100.0}
     found = shares(report(a.warm(answers=stalled, state="stalled")))
     assert (found["unexplained gaps"], found["stalls"]) == (0.0, pytest.approx(30))
@@ -623,7 +625,7 @@ def test_places_of_graph_breaks_are_where_dynamo_resumed() -> None:
         "compile.breaks": [{"reason": "Unsupported", "count": 2, "advice": "Set capture_it."}],
     }
     output = text(a.finished(compiled=(*a.FIRST, *resumed), answers=answers))
-    assert "Dynamo went on at `forward` (model.py:47), `forward` (model.py:52)." in output
+    assert "Dynamo resumed at `forward` (model.py:47), `forward` (model.py:52)." in output
     assert "Set capture_it." in output
 
 
@@ -990,6 +992,9 @@ def test_the_report_of_a_failed_run_begins_with_the_failure() -> None:
         "(compilation 0/1, forward)." in plain
     )
     assert "The failure" not in text(a.finished())
+    later = replace(a.FORWARD, id="1/0", name="evaluate", ended=failed.ended + 1)
+    output = text(a.run_summary(view, compiled=[*a.FIRST, failed, later]))
+    assert "failed before step" not in output, "another function compiled afterwards"
 
 
 def lines_of(
