@@ -13,7 +13,7 @@ There is no verdict where a reading is missing, or two explanations fit. Without
 shows that kernels ran, not what held them up: then there is no ``compute`` and no ``memory``.
 
 A verdict does not flap: the present one ends at lower limits than it began at, and another must
-exceed it by MARGIN. Readings that contradict it end it before the averages follow (``rules_out``).
+exceed it by MARGIN. Readings that contradict it end it before the averages follow (``ruled_out``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TENSOR_PEAK, _DRAM_PEAK = 0.8, 0.92
 SATURATED = 0.5  # of the time; what takes less is not what a step mostly waits for
 _LEAD = 0.15  # the accuracy of a share: if one exceeds the other by less, either may explain it
 _LITTLE = 0.3  # a resource that is used less explains nothing
-_ALL_SMS = 0.8  # so many SMs busy, tensor cores and memory little used: other arithmetic
+_ALL_SMS = 0.8  # of the SMs are busy, tensor cores and memory little used: other arithmetic
 # NCCL's kernels run on about a quarter of the SMs, on two H200 by NVLink; tiny kernels on 2 %.
 _NCCL_SMS, _FEWEST_SMS = 0.25, 0.1
 NVLINK_BYTES = 40e9  # a second: a tenth of what the links of an H100 can do
@@ -48,52 +48,34 @@ _TENTH = 0.05  # of a core: less is shown with two decimals
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """Averages of what may limit a rank; ``None`` is "not known".
+    """Averages of what may limit a rank; ``None`` is "not known". Shares are of the time."""
 
-    Attributes:
-        waiting, saving, evaluating: shares of the time. by_chance: the verdicts among saving
-        and evaluation that rest on a single pause, or on too little time.
-        fetched_ahead: whether another thread fetches the batches, so that waits are not known.
-        batches: of a DataLoader so far. workers_compiled: its workers that have compiled, if they
-        still do, or later ones compiled again. accelerated: whether it may use an accelerator that
-        is not among its GPUs.
-        busy: share of the time in which any kernel ran. sm, tensor, dram: GPM's activity.
-        nvlink_bytes: received in a second. others: share of the time in which kernels of processes
-        of other runs ran.
-        power: of the limit. watts, limit_watts: the same in watts. throttled: shares of the time
-        by reason. cpu: cores that the process uses; below: that the processes below it use. cpus:
-        that it may run on. queued: share of the time in which its main thread could run and had no
-        CPU. crowded: runnable threads for each CPU.
-        gpus: how many it uses. ranks: of the run. cudagraphs: ``on``, ``off`` or ``skipped``.
-        mfu: Model FLOPs utilization.
-    """
-
-    waiting: float | None = None
+    waiting: float | None = None  # the share in which its loop waits for batches
     saving: float | None = None
     evaluating: float | None = None
-    by_chance: Collection[str] = ()
-    fetched_ahead: bool = False
-    batches: int | None = None
-    accelerated: bool | None = None
-    workers_compiled: int = 0
-    busy: float | None = None
-    sm: float | None = None
+    by_chance: Collection[str] = ()  # verdicts that rest on a single pause, or on too little time
+    fetched_ahead: bool = False  # another thread fetches the batches, so waits are not known
+    batches: int | None = None  # of a DataLoader so far
+    accelerated: bool | None = None  # it may use an accelerator that is not among its GPUs
+    workers_compiled: int = 0  # DataLoader workers: they still compile, or later ones did so again
+    busy: float | None = None  # the share in which any kernel ran
+    sm: float | None = None  # GPM's activity, as ``tensor`` and ``dram``
     tensor: float | None = None
     dram: float | None = None
-    nvlink_bytes: float | None = None
-    others: float | None = None
-    power: float | None = None
+    nvlink_bytes: float | None = None  # received in a second
+    others: float | None = None  # the share in which kernels of other runs' processes ran
+    power: float | None = None  # share of the limit
     watts: float | None = None
     limit_watts: float | None = None
-    throttled: Mapping[str, float] = {}
-    cpu: float | None = None
-    below: float | None = None
-    cpus: int | None = None
-    queued: float | None = None
-    crowded: float | None = None
+    throttled: Mapping[str, float] = {}  # shares by reason
+    cpu: float | None = None  # cores that the process uses
+    below: float | None = None  # cores that the processes below it use
+    cpus: int | None = None  # that it may run on
+    queued: float | None = None  # the share in which its main thread could run and had no CPU
+    crowded: float | None = None  # runnable threads for each CPU
     gpus: int = 0
-    ranks: int = 1
-    cudagraphs: str | None = None
+    ranks: int = 1  # of the run
+    cudagraphs: str | None = None  # ``on``, ``off`` or ``skipped``
     mfu: float | None = None
 
 
@@ -103,48 +85,40 @@ class _Held(Struct, frozen=True):
     verdict: str | None
     margin: float
 
-
-def limited_by(load: Load, held: str | None = None, *, margin: float = MARGIN) -> LimitedBy | None:
-    """What limits a rank with this load; ``held`` is the verdict until now."""
-    return _limited_by(load, _Held(held, margin))
+    def slack(self, verdict: str) -> float:
+        return self.margin if verdict == self.verdict else 0.0
 
 
-def rules_out(load: Load, held: str) -> LimitedBy | bool:
-    """Whether ``load``, of the last seconds, contradicts the verdict; what it shows instead, if
-    anything.
-
-    Pauses are minutes apart, so seconds do not contradict their share.
-    """
-    if held in ("saving", "evaluation"):
-        return False
-    limit = limited_by(load, held, margin=_RULED_OUT)
-    return limit is None or (limit if limit.verdict != held else False)
-
-
-def _limited_by(load: Load, held: _Held) -> LimitedBy | None:
+def limited_by(
+    load: Load, verdict: str | None = None, *, margin: float = MARGIN
+) -> LimitedBy | None:
+    """What limits a rank with this load; ``verdict``: the one until now."""
+    held = _Held(verdict, margin)
     overheads = [
         limit
         for limit in _overheads(load)
-        if limit.share is not None and limit.share >= OVERHEAD - _slack(limit.verdict, held)
+        if limit.share is not None and limit.share >= OVERHEAD - held.slack(limit.verdict)
     ]
     of_gpu = next(_of_gpu(load, held), None)
     if not overheads:
         return of_gpu
     if of_gpu is not None and of_gpu.verdict == "communication":  # costs the step like a gap
         overheads.append(of_gpu)
-    overhead = max(
-        overheads,
-        key=lambda limited_by: (limited_by.share or 0.0) + _slack(limited_by.verdict, held),
-    )
-    if overhead.verdict in load.by_chance:
+    largest = max(overheads, key=lambda limit: (limit.share or 0.0) + held.slack(limit.verdict))
+    if largest.verdict in load.by_chance:
         return None
     if (reduced := _reduced_clocks(load, OVERHEAD)) is not None:
-        overhead = replace(overhead, evidence=(*overhead.evidence, *reduced.evidence))
-    return overhead
+        return replace(largest, evidence=(*largest.evidence, *reduced.evidence))
+    return largest
 
 
-def _slack(verdict: str, held: _Held) -> float:
-    return held.margin if verdict == held.verdict else 0.0
+def ruled_out(load: Load, held: str) -> tuple[bool, str | None]:
+    """Whether ``load``, of the last seconds, contradicts the verdict, and which one it shows."""
+    if held in ("saving", "evaluation"):
+        return False, None  # pauses are minutes apart: seconds do not contradict their share
+    limit = limited_by(load, held, margin=_RULED_OUT)
+    verdict = limit.verdict if limit else None
+    return verdict != held, verdict
 
 
 def _overheads(load: Load) -> Iterator[LimitedBy]:
@@ -155,21 +129,20 @@ def _overheads(load: Load) -> Iterator[LimitedBy]:
     if load.evaluating is not None:
         text = f"{_percent(load.evaluating)} of the time evaluates"
         yield LimitedBy(verdict="evaluation", share=load.evaluating, evidence=(text,))
+    kernels = () if load.busy is None else (f"kernels run {_percent(load.busy)} of the time",)
     if (waiting := _waiting(load)) is not None:
         text = f"{_percent(waiting)} of the time waits for batches"
-        busy = () if load.busy is None else (f"kernels run {_percent(load.busy)} of the time",)
-        compile = () if not load.workers_compiled else (_workers(load.workers_compiled),)
-        yield LimitedBy(verdict="input", share=waiting, evidence=(text, *compile, *busy))
+        workers = (_workers(load.workers_compiled),) if load.workers_compiled else ()
+        yield LimitedBy(verdict="input", share=waiting, evidence=(text, *workers, *kernels))
     if (gaps := _gaps(load)) is not None:
         yield _host(load, gaps)
     if (queued := _queued(load)) is not None:
         evidence = (*_shortage(load, of_verdict=queued), _cores(load))
         yield LimitedBy(verdict="shared", contended="cpu", share=queued, evidence=evidence)
-    if (waits := _at_rest(load)) is not None:
+    if (rest := _at_rest(load)) is not None:
         whose = "its processes and GPUs" if load.gpus else "its processes"
-        text = f"{whose} are idle at least {_percent(waits)} of the time, no batch is awaited"
-        busy = () if load.busy is None else (f"kernels run {_percent(load.busy)} of the time",)
-        yield LimitedBy(verdict="waiting", share=waits, evidence=(text, *busy, _cores(load)))
+        text = f"{whose} are idle at least {_percent(rest)} of the time, no batch is awaited"
+        yield LimitedBy(verdict="waiting", share=rest, evidence=(text, *kernels, _cores(load)))
 
 
 def _workers(compiled: int) -> str:
@@ -229,10 +202,11 @@ def _at_rest(load: Load) -> float | None:
     or in turns is not known, so this is the least that it can be.
     """
     waited = load.waiting if load.batches else 0.0
-    is_known = None not in (load.cpu, load.below, load.queued, load.batches, waited)
     idle = _idle(load) if load.gpus else max(0.0, 1.0 - _paused(load))
     unseen = load.accelerated is not False and not load.gpus  # what that does is not known
-    if not is_known or idle is None or unseen or load.fetched_ahead:
+    if idle is None or unseen or load.fetched_ahead:
+        return None
+    if None in (load.cpu, load.below, load.queued, load.batches, waited):
         return None
     used = (load.cpu or 0.0) + (load.below or 0.0) + (load.queued or 0.0)
     return max(0.0, idle - used - (waited or 0.0))
@@ -251,8 +225,8 @@ def _shortage(load: Load, least: float = 0.0, of_verdict: float | None = None) -
     if load.queued is not None:
         if load.queued < least:
             return
-        name, share = (_percent(value) for value in (load.queued, of_verdict or load.queued))
-        bound = "" if share == name else "at least "
+        share = _percent(of_verdict or load.queued)
+        bound = "" if share == _percent(load.queued) else "at least "
         yield f"its main thread waits for a CPU {bound}{share} of the time"
     if load.crowded is not None and load.crowded >= _CROWDED:
         yield f"{load.crowded:.1f} runnable threads for each CPU"
@@ -283,9 +257,9 @@ def _of_gpu(load: Load, held: _Held) -> Iterator[LimitedBy]:
     """What explains that the GPU is busy, the most certain first."""
     if load.busy is None or load.busy < SATURATED:
         return
-    if (reduced := _reduced_clocks(load, OVERHEAD - _slack("throttled", held))) is not None:
+    if (reduced := _reduced_clocks(load, OVERHEAD - held.slack("throttled"))) is not None:
         yield reduced
-    if load.others is not None and load.others >= OVERHEAD - _slack("shared", held):
+    if load.others is not None and load.others >= OVERHEAD - held.slack("shared"):
         evidence = (f"other programs use the GPU {_percent(load.others)} of the time",)
         yield LimitedBy(verdict="shared", contended="gpu", share=load.others, evidence=evidence)
     yield from _by_gpm(load, held)
@@ -316,12 +290,12 @@ def _by_gpm(load: Load, held: _Held) -> Iterator[LimitedBy]:
         ("compute", compute, dram, (measured, *_mfu_and_power(load))),
         ("memory", dram, compute, (measured,)),
     ):
-        slack = _slack(verdict, held)
+        slack = held.slack(verdict)
         if share >= SATURATED - slack and share - other >= _LEAD - slack:
             yield LimitedBy(verdict=verdict, share=share, evidence=evidence)
     if tensor < _LITTLE and dram < SATURATED:
         share = _collective(load)
-        if share >= SATURATED - _slack("communication", held):
+        if share >= SATURATED - held.slack("communication"):
             yield LimitedBy(verdict="communication", share=share, evidence=tuple(_kernels(load)))
 
 

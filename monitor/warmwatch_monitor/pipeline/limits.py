@@ -10,7 +10,7 @@ single pause is no verdict, and there is no other one while it is that large.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,18 +32,19 @@ from warmwatch_monitor.pipeline.limit_verdict import (
     NVLINK_BYTES,
     Load,
     limited_by,
-    rules_out,
+    ruled_out,
 )
 
 _POLL_NS = 10**9  # NVML's averages are not shorter
-_WINDOW, _WINDOW_STEPS = 30.0, 4
-_NEWEST = 2.0
-_AGAINST = 2  # polls in a row: a log line or a save leaves the GPU idle for a moment
-_RARE, _PAUSES = 600.0, {"saving": "saving", "evaluating": "evaluation"}  # minutes apart
-_LEAST, _LEAST_STEPS = 5.0, 3
+_WINDOW_SECONDS, _WINDOW_STEPS = 30.0, 4
+_NEWEST_SECONDS = 2.0
+_POLLS_AGAINST = 2  # in a row: a log line or a save leaves the GPU idle for a moment
+# Averages of pauses, which are minutes apart, and the verdicts that rest on them.
+_PAUSES, _PAUSE_WINDOW_SECONDS = {"saving": "saving", "evaluating": "evaluation"}, 600.0
+_LEAST_SECONDS, _LEAST_STEPS = 5.0, 3  # before a verdict
 _RECURS = 1.25  # times the longest pause: less is that pause alone, and it has no rate
-_FIRST_POLL, _FIRST_WAITS = 30.0, 5.0
-_SETTLED = 2.5  # seconds after a gap, in which NVML still reports the idle GPU
+_FIRST_PAUSES_SECONDS, _FIRST_WAITS_SECONDS = 30.0, 5.0  # that a record must cover by itself
+_SETTLED_SECONDS = 2.5  # after a gap, in which NVML still reports the idle GPU
 
 
 class Mean(Struct, frozen=True):
@@ -70,95 +71,57 @@ class Mean(Struct, frozen=True):
         return self.value * self.seconds >= _RECURS * self.largest
 
 
+Means = Mapping[str, Mean]  # by field of ``Load``, or by throttle reason
+
+
 class Window(Struct, frozen=True, kw_only=True):
-    """The averages of one rank between two polls, by name of their field in :class:`Load`.
+    """The averages of one rank, and the totals at its last poll."""
 
-    Attributes:
-        at_ns: the last poll. begun: compile activities that had begun. step_ns: the last step.
-        wait_ns, saving_ns, evaluating_ns, batches: totals at that step. gpu_ns: the last GPU
-        reading. cpu_seconds, queued_seconds: of its process. fetched_ahead: see :class:`Load`.
-        verdict: the last one. newest, newest_throttled: the same averages of the last seconds.
-        against: polls in a row whose newest averages contradict the verdict.
-    """
-
-    at_ns: int
-    begun: int
-    step_ns: int
+    at_ns: int  # of the last poll
+    begun: int  # compile activities
+    step_ns: int  # the mark of the last step: the next four are as of it
     wait_ns: int
     saving_ns: int
     evaluating_ns: int
     batches: int = 0
-    fetched_ahead: bool = False
-    gpu_ns: int = 0
-    cpu_seconds: float | None = None
+    fetched_ahead: bool = False  # as in ``Load``
+    gpu_ns: int = 0  # the last GPU reading
+    cpu_seconds: float | None = None  # of its process, as ``queued_seconds``
     queued_seconds: float | None = None
-    means: Mapping[str, Mean] = {}
-    throttled: Mapping[str, Mean] = {}
+    means: Means = {}
+    throttled: Means = {}
+    newest: Means = {}  # the same averages of the last seconds
+    newest_throttled: Means = {}
     verdict: LimitedBy | None = None
-    newest: Mapping[str, Mean] = {}
-    newest_throttled: Mapping[str, Mean] = {}
-    against: int = 0
+    against: int = 0  # polls in a row whose newest averages contradict the verdict
 
 
 def follow(
-    window: Window | None, view: RankView, now_ns: int, pids: Collection[int | None]
+    before: Window | None, view: RankView, now_ns: int, pids: Collection[int | None]
 ) -> Window:
-    """``window`` with what this poll of a rank that is warm or eager adds.
+    """``before`` with what this poll of a rank that is warm or eager adds.
 
     ``pids``: of all ranks of its run.
     """
-    now = _polled(window, view, now_ns)
-    if window is None or window.begun != now.begun or now.step_ns < window.step_ns:
-        return replace(now, means={} if window else _first_poll(view))
-    poll = _Poll(known=window, now=now, view=view, at_ns=now_ns, pids=pids)
-    now, means, throttled = poll.added(window.means, window.throttled, _window(view))
-    _, newest, newest_throttled = poll.added(window.newest, window.newest_throttled, _newest(view))
+    now = _polled(before, view, now_ns)
+    if before is None or before.begun != now.begun or now.step_ns < before.step_ns:
+        return replace(now, means={} if before else _first_averages(view))
+    now = _at_last_step(before, now)
+    values = tuple(_values(before, now, view, pids))
+    throttled = tuple(_throttled(before, now, view))
+    window, newest = _window_seconds(view), max(_NEWEST_SECONDS, view.figures.steps.length or 0.0)
     return replace(
         now,
-        means=means,
-        throttled=throttled,
-        newest=newest,
-        newest_throttled=newest_throttled,
-        verdict=window.verdict,
-        against=window.against,
+        means=_averaged(before.means, values, window),
+        throttled=_averaged(before.throttled, throttled, window),
+        newest=_averaged(before.newest, values, newest),
+        newest_throttled=_averaged(before.newest_throttled, throttled, newest),
+        verdict=before.verdict,
+        against=before.against,
     )
 
 
-class _Poll(Struct, frozen=True, kw_only=True):
-    """What one poll adds to the averages; ``now``: its totals."""
-
-    known: Window
-    now: Window
-    view: RankView
-    at_ns: int
-    pids: Collection[int | None]
-
-    def added(
-        self, means: Mapping[str, Mean], throttled: Mapping[str, Mean], window: float
-    ) -> tuple[Window, dict[str, Mean], dict[str, Mean]]:
-        """``now`` as of its last step, and these averages over ``window`` seconds after it."""
-        means, throttled, item, view = dict(means), dict(throttled), self.known, self.view
-        now = _add_steps(means, item, self.now, window)
-        took = (now.gpu_ns - item.gpu_ns) / 1e9
-        if took > 0 and item.gpu_ns and _is_training(view, self.at_ns):
-            for name, value in _measured(view, self.pids):
-                _add(means, name, value, took, window)
-            for name, holds in _throttled(view.gpus).items():
-                _add(throttled, name, float(holds), took, window)
-        took = (self.at_ns - item.at_ns) / 1e9
-        for name, used, before in (
-            ("cpu", now.cpu_seconds, item.cpu_seconds),
-            ("queued", now.queued_seconds, item.queued_seconds),
-        ):
-            if took > 0 and used is not None and before is not None:
-                _add(means, name, (used - before) / took, took, window)
-        below = view.process.below_cpu_ratio if view.process else None
-        if took > 0 and below is not None:
-            _add(means, "below", below, took, window)
-        return now, means, throttled
-
-
-def _polled(window: Window | None, view: RankView, now_ns: int) -> Window:
+def _polled(before: Window | None, view: RankView, now_ns: int) -> Window:
     """The totals of this poll, without averages."""
     steps, counts, process = view.record.slot.steps, view.record.slot.compile, view.process
     return Window(
@@ -169,68 +132,100 @@ def _polled(window: Window | None, view: RankView, now_ns: int) -> Window:
         saving_ns=counts.saving_ns,
         evaluating_ns=counts.evaluating_ns,
         batches=steps.batches,
-        fetched_ahead=window is not None and window.fetched_ahead,
+        fetched_ahead=before is not None and before.fetched_ahead,
         gpu_ns=max((gpu.at_ns for gpu in view.gpus), default=0),
         cpu_seconds=process.cpu_seconds if process else None,
         queued_seconds=process.queued_seconds if process else None,
     )
 
 
-def _add_steps(means: dict[str, Mean], item: Window, now: Window, window: float) -> Window:
-    """Add what the steps since the last poll waited for. Returns ``now``, as of its last step."""
-    took = (now.step_ns - item.step_ns) / 1e9
-    if not took:  # a pause since then belongs to the step that comes
+def _at_last_step(before: Window, now: Window) -> Window:
+    """``now`` with the totals as of its last step: a pause since then belongs to the next one."""
+    if now.step_ns == before.step_ns:
         return replace(
             now,
-            wait_ns=item.wait_ns,
-            saving_ns=item.saving_ns,
-            evaluating_ns=item.evaluating_ns,
-            batches=item.batches,
+            wait_ns=before.wait_ns,
+            saving_ns=before.saving_ns,
+            evaluating_ns=before.evaluating_ns,
+            batches=before.batches,
         )
-    waited, evaluated_ns = now.wait_ns - item.wait_ns, now.evaluating_ns - item.evaluating_ns
-    _add(means, "waiting", min(1.0, waited / 1e9 / took), took, window)
-    _add_pause(means, "saving", now.saving_ns - item.saving_ns, took, window)
-    _add_pause(means, "evaluating", evaluated_ns, took, window)
-    if now.batches > item.batches and not evaluated_ns:
+    if now.batches > before.batches and now.evaluating_ns == before.evaluating_ns:
         # each wait of the training's own thread takes some time
-        return replace(now, fetched_ahead=not waited)
+        return replace(now, fetched_ahead=now.wait_ns == before.wait_ns)
     return now
 
 
-def _add_pause(
-    means: dict[str, Mean], name: str, spent_ns: int, took: float, window: float
-) -> None:
-    """Add the saves or evaluations within ``took`` seconds, up to one step."""
-    _add(means, name, min(1.0, spent_ns / 1e9 / took), took, max(_RARE, window))
+_Values = Iterable[tuple[str, float, float]]  # name, value, and the seconds in which it was so
 
 
-def _window(view: RankView) -> float:
-    """Time constant of its averages in seconds."""
-    return max(_WINDOW, _WINDOW_STEPS * (view.figures.steps.length or 0.0))
+def _values(
+    before: Window, now: Window, view: RankView, pids: Collection[int | None]
+) -> Iterator[tuple[str, float, float]]:
+    """What this poll adds to the averages: of the steps, GPUs and process since the last one."""
+    if took_ns := now.step_ns - before.step_ns:
+        for name, spent_ns in (
+            ("waiting", now.wait_ns - before.wait_ns),
+            ("saving", now.saving_ns - before.saving_ns),
+            ("evaluating", now.evaluating_ns - before.evaluating_ns),
+        ):
+            yield name, min(1.0, spent_ns / took_ns), took_ns / 1e9
+    if seconds := _gpu_seconds(before, now, view):
+        for name, value in _measured(view, pids):
+            yield name, value, seconds
+    seconds = (now.at_ns - before.at_ns) / 1e9
+    for name, used, used_before in (
+        ("cpu", now.cpu_seconds, before.cpu_seconds),
+        ("queued", now.queued_seconds, before.queued_seconds),
+    ):
+        if seconds > 0 and used is not None and used_before is not None:
+            yield name, (used - used_before) / seconds, seconds
+    below = view.process.below_cpu_ratio if view.process else None
+    if seconds > 0 and below is not None:
+        yield "below", below, seconds
 
 
-def _newest(view: RankView) -> float:
-    """The same of the averages that may contradict a verdict: two polls, or a step."""
-    return max(_NEWEST, view.figures.steps.length or 0.0)
+def _throttled(before: Window, now: Window, view: RankView) -> Iterator[tuple[str, float, float]]:
+    """Whether each reason reduces the clocks of any GPU."""
+    holds: dict[str, bool] = {}
+    for name, is_reduced in (pair for gpu in view.gpus for pair in gpu.throttled):
+        holds[name] = is_reduced or holds.get(name, False)
+    if seconds := _gpu_seconds(before, now, view):
+        for name, is_reduced in holds.items():
+            yield name, float(is_reduced), seconds
 
 
-def _add(means: dict[str, Mean], name: str, value: float, seconds: float, window: float) -> None:
-    means[name] = means.get(name, Mean(0.0, 0.0)).with_more(value, seconds, window)
+def _gpu_seconds(before: Window, now: Window, view: RankView) -> float:
+    """The time between two GPU readings of its steps; 0 if there are none."""
+    if not before.gpu_ns or now.gpu_ns <= before.gpu_ns or not _is_training(view, now.at_ns):
+        return 0.0
+    return (now.gpu_ns - before.gpu_ns) / 1e9
 
 
-def _first_poll(view: RankView) -> dict[str, Mean]:
+def _averaged(means: Means, values: _Values, window: float) -> dict[str, Mean]:
+    """``means`` with ``values``; ``window``: the time constant in seconds."""
+    averaged = dict(means)
+    for name, value, seconds in values:
+        constant = max(_PAUSE_WINDOW_SECONDS, window) if name in _PAUSES else window
+        averaged[name] = averaged.get(name, Mean(0.0, 0.0)).with_more(value, seconds, constant)
+    return averaged
+
+
+def _window_seconds(view: RankView) -> float:
+    """Time constant of its averages."""
+    return max(_WINDOW_SECONDS, _WINDOW_STEPS * (view.figures.steps.length or 0.0))
+
+
+def _first_averages(view: RankView) -> dict[str, Mean]:
     """What the record itself knows, for a reader that comes late.
 
     Waits for batches are those since the last compile activity, and absent if the last steps take
-    another time than these: their share may be another too. Pauses are shares of the whole run,
-    and absent soon after compile activity. Compiling is no share of a warm run. How much of it was
-    in evaluations is not known. Of the pauses, only the longest is known by itself.
+    another time than these: their share may be another too.
     """
     slot = view.record.slot
     count, clean_ns = slot.clean_since_activity
     clean, waited = clean_ns / 1e9, slot.waited_since_activity_ns / 1e9
     waits = {}
-    if clean >= _FIRST_WAITS and _is_representative(clean_ns / max(1, count), slot):
+    if clean >= _FIRST_WAITS_SECONDS and _is_representative(clean_ns / max(1, count), slot):
         waits = {"waiting": Mean(min(1.0, waited / clean), clean)}
     return {**waits, **_first_pauses(view)}
 
@@ -245,26 +240,24 @@ def _is_representative(mean_ns: float, slot: Slot) -> bool:
 
 
 def _first_pauses(view: RankView) -> dict[str, Mean]:
+    """Shares of the whole run without its compile time; empty soon after compile activity."""
     steps, counts = view.figures.steps, view.record.slot.compile
-    spent = {
-        "saving": counts.saving_ns / 1e9,
-        "evaluating": counts.evaluating_ns / 1e9,
-    }
+    saving, evaluating = counts.saving_ns / 1e9, counts.evaluating_ns / 1e9
     compiling, attached = view.figures.compile.seconds, view.figures.who.attached_at
     if attached is None or steps.last_at is None:
         return {}
     ran = steps.last_at - attached - compiling
     since = view.judgement.clean_steps * (steps.length or 0.0)
-    if min(ran, since) < _FIRST_POLL or min(compiling, spent["evaluating"]) > MARGIN * ran:
+    compiled_within = min(compiling, evaluating)  # at most: it is not known
+    if min(ran, since) < _FIRST_PAUSES_SECONDS or compiled_within > MARGIN * ran:
         return {}
-    long = view.figures.log.long_steps
-    longest = {
-        "saving": max((step.saving_seconds for step in long), default=0.0),
-        "evaluating": max((step.evaluating_seconds for step in long), default=0.0),
-    }
+    long = view.figures.log.long_steps  # of the other pauses, no single one is known
     return {
-        name: Mean(min(1.0, value / ran), ran, longest.get(name, 0.0))
-        for name, value in spent.items()
+        name: Mean(min(1.0, total / ran), ran, max(longest, default=0.0))
+        for name, total, longest in (
+            ("saving", saving, [step.saving_seconds for step in long]),
+            ("evaluating", evaluating, [step.evaluating_seconds for step in long]),
+        )
     }
 
 
@@ -278,7 +271,7 @@ def _is_training(view: RankView, now_ns: int) -> bool:
         return False
     gap = view.figures.progress.gap_seconds
     until = max(counts.saved_ns, counts.evaluated_ns, counts.between_cells_until_ns)
-    return gap is None or max(gap, (now_ns - until) / 1e9) >= _SETTLED
+    return gap is None or max(gap, (now_ns - until) / 1e9) >= _SETTLED_SECONDS
 
 
 def _measured(view: RankView, pids: Collection[int | None]) -> Iterator[tuple[str, float]]:
@@ -299,14 +292,6 @@ def _measured(view: RankView, pids: Collection[int | None]) -> Iterator[tuple[st
             yield name, sum(values) / len(values)
 
 
-def _throttled(gpus: Sequence[GpuReading]) -> dict[str, bool]:
-    """Whether each reason reduces the clocks of any GPU."""
-    bools: dict[str, bool] = {}
-    for name, holds in (pair for gpu in gpus for pair in gpu.throttled):
-        bools[name] = holds or bools.get(name, False)
-    return bools
-
-
 def _others(gpu: GpuReading, own: int | None, pids: Collection[int | None]) -> float | None:
     """Utilization by processes of other runs; ``None`` if not known.
 
@@ -317,10 +302,12 @@ def _others(gpu: GpuReading, own: int | None, pids: Collection[int | None]) -> f
     return min(1.0, sum(ratio for pid, ratio in gpu.process_ratios if pid not in pids))
 
 
-def _with_pause(window: Window, view: RankView, now_ns: int) -> Window:
+def _with_pauses(window: Window, view: RankView, now_ns: int) -> Window:
     """``window`` with the saves and evaluations since its last step, and the one in progress."""
-    slot, means = view.record.slot, dict(window.means)
-    counts, took = slot.compile, (now_ns - window.step_ns) / 1e9
+    slot, took_ns = view.record.slot, now_ns - window.step_ns
+    if took_ns <= 0:
+        return window
+    counts, pauses = slot.compile, []
     for name, spent_ns, since_ns in (
         ("saving", counts.saving_ns - window.saving_ns, saving_since_ns(slot.steps, counts)),
         (
@@ -330,9 +317,9 @@ def _with_pause(window: Window, view: RankView, now_ns: int) -> Window:
         ),
     ):
         spent_ns += max(0, now_ns - since_ns) if since_ns else 0
-        if spent_ns and took > 0:
-            _add_pause(means, name, spent_ns, took, _window(view))
-    return replace(window, means=means)
+        if spent_ns:
+            pauses.append((name, min(1.0, spent_ns / took_ns), took_ns / 1e9))
+    return replace(window, means=_averaged(window.means, pauses, _window_seconds(view)))
 
 
 def load_of(
@@ -344,44 +331,43 @@ def load_of(
     least: float | None = None,
 ) -> Load:
     """The averages of ``window`` that cover enough time: ``least`` seconds."""
-    window = _with_pause(window, view, now_ns)
-    step = view.figures.steps.length
+    window = _with_pauses(window, view, now_ns)
+    steps, compile_figures, who = view.figures.steps, view.figures.compile, view.figures.who
     if least is None:
-        least = max(_LEAST, _LEAST_STEPS * (step or 0.0))
+        least = max(_LEAST_SECONDS, _LEAST_STEPS * (steps.length or 0.0))
     settled = {name for name, mean in window.means.items() if mean.seconds >= least}
-    amounts = {
+    averages = {
         name: mean.value
         for name, mean in window.means.items()
         if name in settled or name in _PAUSES  # these rule out others from the beginning
     }
-    if "queued" in amounts:  # Linux counts a wait at its end: it may have begun before the window
-        amounts["queued"] = min(1.0, amounts["queued"])
-    watts, limit = amounts.get("watts"), amounts.get("limit_watts")
-    if not view.figures.steps.batches:
-        amounts.pop("waiting", None)
-    compile, who = view.figures.compile, view.figures.who
-    kinds = compile.compilations_by_kind
+    if "queued" in averages:  # Linux counts a wait at its end: it may have begun before the window
+        averages["queued"] = min(1.0, averages["queued"])
+    if not steps.batches:
+        averages.pop("waiting", None)
+    watts, limit_watts = averages.get("watts"), averages.get("limit_watts")
+    kinds = compile_figures.compilations_by_kind
     graphs = None if kinds is None else "on" if kinds.get("cudagraph") else "off"
     return Load(
-        **amounts,
+        **averages,
         by_chance=[
             verdict
             for name, verdict in _PAUSES.items()
             if name not in settled or not window.means[name].recurs
         ],
-        power=watts / limit if watts is not None and limit else None,
+        power=watts / limit_watts if watts is not None and limit_watts else None,
         throttled={
             name: mean.value for name, mean in window.throttled.items() if mean.seconds >= least
         },
         cpus=view.process.cpus if view.process else None,
         crowded=host.load_1m / host.cpus if host and host.load_1m and host.cpus else None,
         fetched_ahead=window.fetched_ahead,
-        batches=view.figures.steps.batches,
+        batches=steps.batches,
         workers_compiled=_workers_compiled(view),
         accelerated=view.process.opens_devices if view.process else None,
         gpus=len(who.reported_gpus),
         ranks=who.world_size or 1,
-        cudagraphs="skipped" if compile.cudagraph_skips else graphs,
+        cudagraphs="skipped" if compile_figures.cudagraph_skips else graphs,
         mfu=view.utilization.ratio if view.utilization else None,
     )
 
@@ -403,11 +389,11 @@ def _contradicted(window: Window, view: RankView, host: Host | None, now_ns: int
     means = {**window.newest, **pauses}
     newest = replace(window, means=means, throttled=window.newest_throttled)
     load, held = load_of(newest, view, host, now_ns, least=0.0), window.verdict.verdict
-    limit = rules_out(load, held)
-    if not limit:
+    is_ruled_out, instead = ruled_out(load, held)
+    if not is_ruled_out:
         return replace(window, against=0) if window.against else window
-    seen = "shared" in (held, limit.verdict if isinstance(limit, LimitedBy) else None)
-    if window.against + 1 < _AGAINST and not (seen and load.gpus):
+    is_seen = load.gpus and "shared" in (held, instead)
+    if window.against + 1 < _POLLS_AGAINST and not is_seen:
         return replace(window, against=window.against + 1)
     return replace(newest, verdict=None, against=0)
 
@@ -417,40 +403,52 @@ Windows = Mapping[str, Window]
 
 def with_limits(
     runs: Sequence[RunView],
-    result: Windows,
+    before: Windows,
     host: Host | None,
     now_ns: int,
 ) -> tuple[dict[str, Window], tuple[RunView, ...]]:
-    """The windows for the next poll, and ``runs`` with what limits their ranks.
-
-    What limited the last steps does not explain a step that does not come.
-    """
-    windows, judged = {}, []
+    """The windows for the next poll, by record, and ``runs`` with what limits their ranks."""
+    windows: dict[str, Window] = {}
+    judged = []
     for run in runs:
-        ranks: Sequence[RankView]
-        ranks, pids = [], {rank.record.pid for rank in run.ranks}
+        pids = {view.record.pid for view in run.ranks}
         for view in run.ranks:
             folder = view.record.folder
-            window = result.get(folder)
-            if view.living and view.judgement.state in WARM and view.figures.steps.count:
-                # a process that exits makes no step: what it waits for then limits none
-                exits = bool(view.record.slot.compile.ended_ns)
-                if window is None or (not exits and now_ns - window.at_ns >= _POLL_NS):
-                    window = follow(window, view, now_ns, pids)
-                    window = _contradicted(window, view, host, now_ns)
-                    load = load_of(window, view, host, now_ns)
-                    held = window.verdict.verdict if window.verdict else None
-                    window = replace(window, verdict=limited_by(load, held))
-            elif view.living and window is not None:
-                window = None  # it compiles: what limited it before is past
+            window = _judged(before.get(folder), view, host, now_ns, pids)
             if window is not None:
                 windows[folder] = window
-                if window.verdict is not None and "silent" not in view.judgement.conditions:
-                    view = replace(view, limited_by=window.verdict)
-            ranks.append(view)
-        ranks = _without_lone_waits(_without_mutual_waits(ranks, windows))
-        judged.append(run.with_ranks(with_laggard(ranks)))
+        ranks = [_with_limit(view, windows.get(view.record.folder)) for view in run.ranks]
+        explained = _without_lone_waits(_without_mutual_waits(ranks, windows))
+        judged.append(run.with_ranks(with_laggard(explained)))
     return windows, tuple(judged)
+
+
+def _judged(
+    window: Window | None,
+    view: RankView,
+    host: Host | None,
+    now_ns: int,
+    pids: Collection[int | None],
+) -> Window | None:
+    """``window`` after this poll, with its verdict. An ended rank keeps its last one."""
+    if not view.living:
+        return window
+    if view.judgement.state not in WARM or not view.figures.steps.count:
+        return None  # it compiles: what limited it before is past
+    # a process that exits makes no step: what it waits for then limits none
+    exits = bool(view.record.slot.compile.ended_ns)
+    if window is not None and (exits or now_ns - window.at_ns < _POLL_NS):
+        return window
+    window = _contradicted(follow(window, view, now_ns, pids), view, host, now_ns)
+    held = window.verdict.verdict if window.verdict else None
+    return replace(window, verdict=limited_by(load_of(window, view, host, now_ns), held))
+
+
+def _with_limit(view: RankView, window: Window | None) -> RankView:
+    """What limited the last steps does not explain a step that does not come."""
+    if window is None or window.verdict is None or "silent" in view.judgement.conditions:
+        return view
+    return replace(view, limited_by=window.verdict)
 
 
 def _without_mutual_waits(ranks: Sequence[RankView], windows: Windows) -> Sequence[RankView]:
@@ -458,16 +456,10 @@ def _without_mutual_waits(ranks: Sequence[RankView], windows: Windows) -> Sequen
 
     There is no rank to wait for then: other small kernels look the same.
     """
-    waiting = [
-        rank for rank in ranks if rank.limited_by and rank.limited_by.verdict == "communication"
-    ]
+    waiting, do_all_wait = _limited_by(ranks, "communication")
     traffic = [windows[rank.record.folder].means.get("nvlink_bytes") for rank in waiting]
     moves = any(mean is None or mean.value >= NVLINK_BYTES for mean in traffic)
-    if (
-        moves
-        or not waiting
-        or len(waiting) < max(rank.figures.who.world_size or 1 for rank in ranks)
-    ):
+    if moves or not waiting or not do_all_wait:
         return ranks
     return [replace(rank, limited_by=None) for rank in ranks]
 
@@ -477,7 +469,13 @@ def _without_lone_waits(ranks: Sequence[RankView]) -> Sequence[RankView]:
 
     Each may wait for another one, in a collective on the CPU: that one's limit is the run's.
     """
-    waiting = [rank for rank in ranks if rank.limited_by and rank.limited_by.verdict == "waiting"]
-    if not waiting or len(waiting) >= max(rank.figures.who.world_size or 1 for rank in ranks):
+    waiting, do_all_wait = _limited_by(ranks, "waiting")
+    if do_all_wait:
         return ranks
     return [replace(rank, limited_by=None) if rank in waiting else rank for rank in ranks]
+
+
+def _limited_by(ranks: Sequence[RankView], verdict: str) -> tuple[list[RankView], bool]:
+    """The ranks with this verdict, and whether these are all of the run."""
+    limited = [rank for rank in ranks if rank.limited_by and rank.limited_by.verdict == verdict]
+    return limited, len(limited) >= max(rank.figures.who.world_size or 1 for rank in ranks)
