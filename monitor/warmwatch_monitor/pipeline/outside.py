@@ -54,12 +54,12 @@ _NO_HISTORIES: Mapping[str, RankHistory] = MappingProxyType({})
 
 
 class OutsideActivity:
-    """Adds such activity to the records of each poll."""
+    """Adds such activity to the records of each poll. Its state is by folder of the record."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Outside] = {}
-        self._next: dict[str, Outside] = {}  # of this poll
-        # by folder: a record and its equivalent, since figures are cached by the object
+        self._last: dict[str, Outside] = {}  # as of the last poll
+        self._now: dict[str, Outside] = {}
+        # a record and its equivalent, since figures are cached by the object
         self._made: dict[str, tuple[RecordReading, Outside, RecordReading]] = {}
 
     def of(
@@ -75,55 +75,38 @@ class OutsideActivity:
 
         ``histories``: what an earlier daemon saw of them.
         """
-        self._next = {}
+        self._now = {}
         children = compiling_children(records)
-        compile = any(process.compiling for process in processes.values()) or any(
-            record.workers and record.workers.since_ns for record in records
+        earlier = {folder: row.outside for folder, row in histories.items() if row.outside}
+        compiles = any(process.compiling for process in processes.values()) or any(
+            reading.workers and reading.workers.since_ns for reading in records
         )
-        before = {folder: history.outside for folder, history in histories.items()}
-        if not (self._known or compile or children or any(before.values())):
+        if not (self._last or earlier or children or compiles):
             return list(records)
-        used = owned(records, gpus)
-        times = now_ns, now_ns if read_ns is None else read_ns
-        return [
-            self._one(
-                record,
-                self._so_far(record.folder, before.get(record.folder)),
-                children.get(record.folder),
-                processes,
-                used[record.folder],
-                *times,
-            )
-            for record in records
-        ]
+        used, made = owned(records, gpus), []
+        read_ns = now_ns if read_ns is None else read_ns
+        for reading in records:
+            folder = reading.folder
+            before = self._before(folder, earlier.get(folder))
+            process = None if reading.pid is None else processes.get(reading.pid)
+            child = children.get(folder)
+            now = follow(before, reading, child, process, used[folder], now_ns, read_ns)
+            made.append(reading if now is NOTHING else self._with(reading, now, read_ns))
+        return made
 
     def keep(self, present: Collection[str] | None) -> None:
-        """Start the next poll from the last result; ``present``: the existing records, if known."""
-        known = {**self._known, **self._next}
-        self._known = {k: v for k, v in known.items() if is_present(k, present)}
-        self._made = {k: v for k, v in self._made.items() if k in self._known}
+        """Start the next poll from the last result; ``present`` as for ``is_present``."""
+        last = {**self._last, **self._now}
+        self._last = {folder: row for folder, row in last.items() if is_present(folder, present)}
+        self._made = {folder: row for folder, row in self._made.items() if folder in self._last}
 
-    def _so_far(self, folder: str, before: Outside | None) -> Outside:
-        """``before``: of an earlier daemon, which this one may read after its first polls."""
-        known = self._known.get(folder, NOTHING)
-        return before if before and (known is NOTHING or known.ended < before.ended) else known
+    def _before(self, folder: str, earlier: Outside | None) -> Outside:
+        """``earlier``: of an earlier daemon, which this one may read after its first polls."""
+        last = self._last.get(folder, NOTHING)
+        return earlier if earlier and (last is NOTHING or last.ended < earlier.ended) else last
 
-    def _one(
-        self,
-        reading: RecordReading,
-        outside: Outside,
-        child: RecordReading | None,
-        processes: Mapping[int, ProcessReading],
-        gpus: Sequence[GpuReading],
-        now_ns: int,
-        read_ns: int,
-    ) -> RecordReading:
-        process = None if reading.pid is None else processes.get(reading.pid)
-        median = record.median_ns(record.recent_lengths(reading.slot.recent))
-        now = follow(outside, reading, child, process, gpus, median, now_ns, read_ns)
-        if now is NOTHING:
-            return reading
-        self._next[reading.folder] = now
+    def _with(self, reading: RecordReading, now: Outside, read_ns: int) -> RecordReading:
+        self._now[reading.folder] = now
         made = self._made.get(reading.folder)
         if made is None or made[0] is not reading or made[1] != now or now.since_ns:
             made = self._made[reading.folder] = reading, now, with_outside(reading, now, read_ns)
@@ -136,15 +119,14 @@ def follow(
     child: RecordReading | None,
     process: ProcessReading | None,
     gpus: Sequence[GpuReading],
-    median_step_ns: float | None,
     now_ns: int,
     read_ns: int,
 ) -> Outside:
-    """``known`` with the readings of this poll, in which ``reading`` was read at ``read_ns``.
+    """``outside`` with the readings of this poll, in which ``reading`` was read at ``read_ns``.
 
     ``child``: the child process of its rank that compiles.
     """
-    steps, counts = reading.slot.steps, reading.slot.compile
+    slot, steps, counts = reading.slot, reading.slot.steps, reading.slot.compile
     since, seen_ns = _compilers(reading, child, process, read_ns) if reading.alive else (None, 0)
     # what works meanwhile does not wait for a build: it evaluates, or its step is a long one
     works = process is not None and (process.cpu_ratio or 0.0) >= WORKING_RATIO
@@ -153,18 +135,17 @@ def follow(
     if since is not None and not works:
         if goes_on:
             return replace(outside, seen_ns=max(outside.seen_ns, seen_ns))
-        begun = verdict.outside_since_ns(steps, counts, median_step_ns, since, now_ns)
+        median_ns = record.median_ns(record.recent_lengths(slot.recent))
+        began_ns = verdict.outside_since_ns(steps, counts, median_ns, since, now_ns)
         over = _over(outside, reading) if outside.since_ns else outside
-        begun = begun and max(begun, reading.slot.header.attached_ns, over.ended_ns)
-        if begun and seen_ns - begun >= _SHORTEST_NS:
-            if over.before[:1] != (steps.steps,):
-                over = replace(over, stretch_ns=begun, before_ns=over.total_ns)
-            return replace(over, since_ns=begun, seen_ns=seen_ns, steps=steps.steps)
-    if not outside.since_ns or (
-        goes_on and reading.alive and now_ns - outside.seen_ns <= _SHORT_PAUSE_NS
-    ):
-        return outside
-    return _over(outside, reading)
+        if began_ns:
+            began_ns = max(began_ns, slot.header.attached_ns, over.ended_ns)
+            if seen_ns - began_ns >= _SHORTEST_NS:
+                if over.before[:1] != (steps.steps,):
+                    over = replace(over, stretch_ns=began_ns, before_ns=over.total_ns)
+                return replace(over, since_ns=began_ns, seen_ns=seen_ns, steps=steps.steps)
+    may_go_on = goes_on and reading.alive and now_ns - outside.seen_ns <= _SHORT_PAUSE_NS
+    return outside if not outside.since_ns or may_go_on else _over(outside, reading)
 
 
 def _compilers(
@@ -177,21 +158,21 @@ def _compilers(
 
     Workers that compile are among them, and a child process of a rank that steps.
     """
-    pairs = [
-        (since, read_ns) for since in (reading.workers.since_ns[:1] if reading.workers else ())
-    ]
+    spans = []
+    if reading.workers and reading.workers.since_ns:
+        spans.append((reading.workers.since_ns[0], read_ns))
     if child is not None and reading.slot.steps.steps:  # without steps, it may only start its ranks
-        pairs.append((child.slot.compile.active_since_ns, read_ns))
+        spans.append((child.slot.compile.active_since_ns, read_ns))
     compiling = process.compiling if process is not None else None
     if (
         compiling
         and compiling.busy_ns >= reading.slot.compile.last_end_ns
         and compiling.read_ns <= read_ns
     ):
-        pairs.append((compiling.since_ns, compiling.read_ns))
-    if not pairs:
+        spans.append((compiling.since_ns, compiling.read_ns))
+    if not spans:
         return None, 0
-    return min(since for since, _ in pairs), max(seen for _, seen in pairs)
+    return min(since for since, _ in spans), max(seen for _, seen in spans)
 
 
 def _over(outside: Outside, reading: RecordReading) -> Outside:
@@ -236,8 +217,8 @@ def with_outside(reading: RecordReading, outside: Outside, read_ns: int) -> Reco
             episode_began_steps=counts.episode_began_steps or outside.steps,
         )
     counts = _in_stretch(counts, slot, outside)
-    held = {before + 1 for before in outside.before}
-    long_steps = tuple(step for step in reading.long_steps if step.step not in held)
+    waited = {steps + 1 for steps in outside.before}
+    long_steps = tuple(step for step in reading.long_steps if step.step not in waited)
     slot = slot._replace(compile=counts)
     return replace(reading, slot=slot, long_steps=long_steps, outside=outside)
 
@@ -259,14 +240,13 @@ def _in_stretch(counts: CompileCounts, slot: Slot, outside: Outside) -> CompileC
 
 
 def _with_ended(
-    counts: CompileCounts, outside: Outside, steps: StepCounts, k: int
+    counts: CompileCounts, outside: Outside, steps: StepCounts, warm_steps: int
 ) -> CompileCounts:
     """The counters with the builds that are over."""
     if not outside.ended:
         return counts
-    held = [before + 1 for before in outside.before if before < steps.steps]
-    clean_after = max([counts.clean_after, *held])
-    touched = sorted({*counts.touched_steps, *held}, reverse=True)
+    waited = [before + 1 for before in outside.before if before < steps.steps]
+    touched = sorted({*counts.touched_steps, *waited}, reverse=True)
     phases, kinds = list(counts.phase_ns), list(counts.compilations)
     phases[_PHASE] += outside.total_ns
     kinds[_KIND] += outside.ended
@@ -278,16 +258,15 @@ def _with_ended(
         first_begin_ns=counts.first_begin_ns or outside.began_ns,
         last_end_ns=max(counts.last_end_ns, outside.ended_ns),
         longest_activity_ns=max(counts.longest_activity_ns, outside.longest_ns),
-        clean_after=clean_after,
+        clean_after=max([counts.clean_after, *waited]),
         touched_steps=(*touched, *(0,) * MOST_TOUCHED)[:MOST_TOUCHED],
         phase_ns=tuple(phases),
         compilations=tuple(kinds),
     )
     if outside.ended_ns < counts.last_warmup.ended_ns or counts.active_since_ns:
         return counts  # the agent has recorded a later warm-up
-    if verdict.clean_steps(steps, counts) < k:
-        since = counts.episode_began_ns or outside.began_ns
-        return counts._replace(episode_began_ns=since)
+    if verdict.clean_steps(steps, counts) < warm_steps:
+        return counts._replace(episode_began_ns=counts.episode_began_ns or outside.began_ns)
     warmup = Warmup(outside.began_ns, outside.ended_ns, outside.ended_ns, 1)
     return counts._replace(
         warmups=max(1, counts.warmups),
