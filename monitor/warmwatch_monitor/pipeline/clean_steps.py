@@ -121,28 +121,30 @@ def _around(bins: Sequence[int], ns: float) -> int:
 def slow_in(bins: Sequence[int], edge_ns: float) -> tuple[int, float]:
     """The number of steps longer than ``edge_ns``, and the seconds that they took."""
     edge = bisect_left(BOUNDS_NS, edge_ns)
-    counts = ((at, count) for at, count in enumerate(bins[edge:], edge) if count)
-    seconds = sum(count * _end_ns(at) for at, count in counts) / 1e9
-    return sum(bins[edge:]), seconds
+    total_ns = sum(count * _end_ns(index) for index, count in enumerate(bins[edge:], edge))
+    return sum(bins[edge:]), total_ns / 1e9
 
 
 def blocks_in(
-    bins: Sequence[int], but: Iterable[int], block_ns: int
+    bins: Sequence[int], excluded: Iterable[int], block_ns: int
 ) -> Iterator[tuple[float, int]]:
-    """A length in seconds with its number of blocks, for the steps in ``bins`` but not in ``but``.
+    """Each length in seconds with its number of blocks, of the steps in ``bins``.
 
-    Steps of one length are in one block as far as possible, which assumes the longest runs.
+    ``excluded``: lengths of steps in ``bins`` that do not count. Steps of one length are in one
+    block as far as possible, which assumes the longest runs.
     """
     left = list(bins)
-    for length in but:
+    for length in excluded:
         left[bisect_left(BOUNDS_NS, length)] -= 1
-    for at, count in enumerate(left):
+    for index, count in enumerate(left):
         if count > 0:
-            yield _end_ns(at) / 1e9, math.ceil(count * min(1.0, _end_ns(at) / block_ns))
+            end_ns = _end_ns(index)
+            yield end_ns / 1e9, math.ceil(count * min(1.0, end_ns / block_ns))
 
 
-def _end_ns(at: int) -> int:
-    end: int = BOUNDS_NS[min(at, len(BOUNDS_NS) - 1)]
+def _end_ns(index: int) -> int:
+    """The upper bound of a bin; the last one has none, and counts as the one before."""
+    end: int = BOUNDS_NS[min(index, len(BOUNDS_NS) - 1)]
     return end
 
 
@@ -152,8 +154,6 @@ _MISSING = 3  # times as many steps as usual without a wait: the loop no longer 
 # Long steps are waits if a step takes 3 times as long as a launch, and at least 3 of them have
 # about one length. A hang takes more than twice as long as those.
 _QUEUED_TIMES, _FEWEST_WAITS, _REGULAR_TIMES = 3, 3, 2
-
-
 # Three synchronizations are two periods: two hiccups in a row are not one.
 _FEWEST_SYNCHRONIZED, _APART_NS, _BETWEEN_NS = 3, 5 * 10**8, 2 * 10**9
 _STALE_TIMES = 2  # times the usual distance between two synchronizations without a new one
@@ -175,27 +175,21 @@ class Synchronized(Struct, frozen=True):
 
 
 class QueuedSteps(Struct, frozen=True):
-    """The clean steps of a training on GPUs at polls of this warm-up.
+    """The clean steps of a training on GPUs at polls of this warm-up."""
 
-    Attributes:
-        slot: at the last measurement. step_ns: the recent length of a step at it; ``None`` if not
-        known. latest: up to 20 seconds before it. before: 20 to 40 seconds before it; ``None``
-        until then. waited: number of steps at the last measurement that found a new wait.
-        synchronized: the last of them, oldest first, as few as span two periods and two seconds.
-    """
-
-    slot: Slot
-    step_ns: float | None
-    latest: CleanSteps
-    before: CleanSteps | None
-    waited: int
+    slot: Slot  # at the last measurement
+    step_ns: float | None  # the recent length of a step at it; ``None`` if not known
+    latest: CleanSteps  # up to 20 seconds before it
+    before: CleanSteps | None  # 20 to 40 seconds before it; ``None`` until then
+    waited: int  # number of steps at the last measurement that found a new wait
+    # the last ones, oldest first, as few as span two periods and two seconds
     synchronized: tuple[Synchronized, ...] = ()
 
     @classmethod
     def follow(
-        cls, queued_steps: QueuedSteps | None, slot: Slot, lengths: Sequence[int]
+        cls, last: QueuedSteps | None, slot: Slot, lengths: Sequence[int]
     ) -> QueuedSteps | None:
-        """``queued_steps`` after this poll; ``None`` without GPUs, and before the first step.
+        """``last`` after this poll; ``None`` without GPUs, and before the first step.
 
         ``lengths``: those of ``slot`` that determine the recent speed.
         """
@@ -203,16 +197,16 @@ class QueuedSteps(Struct, frozen=True):
             return None
         steps, at_ns = slot.steps.steps, slot.steps.last_step_ns
         if (
-            queued_steps is None
-            or at_ns < queued_steps.latest.at_ns
-            or queued_steps.slot.compile.begun != slot.compile.begun
+            last is None
+            or at_ns < last.latest.at_ns
+            or last.slot.compile.begun != slot.compile.begun
         ):
             return cls(slot, slot.recent_step_ns, CleanSteps.of(slot), None, steps)
-        synchronized = queued_steps._synchronized_with(Synchronized.last(slot, lengths))
-        if queued_steps.before and at_ns - queued_steps.slot.steps.last_step_ns < _MEASURED_NS:
-            return replace(queued_steps, synchronized=synchronized)
-        latest, before, waited = queued_steps.latest, queued_steps.before, queued_steps.waited
-        if not before or _waited_since(slot, queued_steps.slot, lengths):
+        synchronized = last._synchronized_with(Synchronized.last(slot, lengths))
+        if last.before and at_ns - last.slot.steps.last_step_ns < _MEASURED_NS:
+            return replace(last, synchronized=synchronized)
+        latest, before, waited = last.latest, last.before, last.waited
+        if not before or _waited_since(slot, last.slot, lengths):
             waited = steps
         if at_ns - latest.at_ns >= _WINDOW_NS:
             latest, before = CleanSteps.of(slot), latest
@@ -221,23 +215,15 @@ class QueuedSteps(Struct, frozen=True):
 
     def _synchronized_with(self, new: Synchronized | None) -> tuple[Synchronized, ...]:
         """Those of the last poll, and ``new`` if it is later."""
-        synchronizeds = self.synchronized
-        if new is None or (synchronizeds and new.sum_ns - synchronizeds[-1].sum_ns < _APART_NS):
-            return synchronizeds
-        synchronizeds = (*synchronizeds, new)
-        apart = [after.sum_ns - before.sum_ns for before, after in pairwise(synchronizeds[-3:])]
+        last = self.synchronized
+        if new is None or (last and new.sum_ns - last[-1].sum_ns < _APART_NS):
+            return last
+        apart = [after.sum_ns - before.sum_ns for before, after in pairwise((*last[-2:], new))]
         longest = max(2 * _WINDOW_NS, _MISSING * min(apart, default=0))
-        synchronizeds = tuple(
-            synchronized
-            for synchronized in synchronizeds
-            if new.sum_ns - synchronized.sum_ns <= longest
-        )
-        while (
-            len(synchronizeds) > _FEWEST_SYNCHRONIZED
-            and new.sum_ns - synchronizeds[1].sum_ns >= _BETWEEN_NS
-        ):
-            synchronizeds = synchronizeds[1:]
-        return synchronizeds
+        recent = [*(step for step in last if new.sum_ns - step.sum_ns <= longest), new]
+        while len(recent) > _FEWEST_SYNCHRONIZED and new.sum_ns - recent[1].sum_ns >= _BETWEEN_NS:
+            del recent[0]
+        return tuple(recent)
 
     def departure(self) -> record.Trend | None:
         """The steps of the last period, if their mean is far from the claimed length of a step."""
@@ -252,17 +238,14 @@ class QueuedSteps(Struct, frozen=True):
 
     def _between_ns(self) -> float | None:
         """The mean length of a step between the last synchronizations; ``None`` if unknown."""
-        synchronizeds = self.synchronized
-        if len(synchronizeds) < _FEWEST_SYNCHRONIZED:
+        if len(self.synchronized) < _FEWEST_SYNCHRONIZED:
             return None
-        apart = max(after.steps - before.steps for before, after in pairwise(synchronizeds))
-        if sum(self.slot.clean_bins) - synchronizeds[-1].steps > max(
-            record.RING, _STALE_TIMES * apart
-        ):
+        first, last = self.synchronized[0], self.synchronized[-1]
+        apart = max(after.steps - before.steps for before, after in pairwise(self.synchronized))
+        since_last = sum(self.slot.clean_bins) - last.steps
+        if since_last > max(record.RING, _STALE_TIMES * apart):
             return None
-        return (synchronizeds[-1].sum_ns - synchronizeds[0].sum_ns) / (
-            synchronizeds[-1].steps - synchronizeds[0].steps
-        )
+        return (last.sum_ns - first.sum_ns) / (last.steps - first.steps)
 
     def _recent_ns(self, lengths: Sequence[int]) -> float | None:
         launch = launch_ns(lengths)
@@ -272,20 +255,24 @@ class QueuedSteps(Struct, frozen=True):
         if self.before is None:
             return queued_ns(lengths, (), 0, 0, between_ns=between_ns)
         since = CleanSteps.of(self.slot).since(self.before)
-        apart = sum(since.bins) / max(1, waits(since.bins, launch))
-        if self.slot.steps.steps - self.waited > max(record.RING, _MISSING * apart):
-            return launch
         count = sum(since.bins)
+        usual = count / max(1, waits(since.bins, launch))  # steps from wait to wait
+        if self.slot.steps.steps - self.waited > max(record.RING, _MISSING * usual):
+            return launch
         return queued_ns(lengths, since.bins, count, since.sum_ns, between_ns=between_ns)
 
 
-def gaps(long_steps: Sequence[LongStep], step_s: float | None) -> tuple[LongStep, ...]:
-    """``long_steps`` without regular waits for the GPU; ``step_s``, a step, includes these."""
-    queued_s = (step_s or 0.0) / _QUEUED_TIMES
+def gaps(long_steps: Sequence[LongStep], step_seconds: float | None) -> tuple[LongStep, ...]:
+    """``long_steps`` without regular waits for the GPU.
+
+    ``step_seconds``: the length of a step, which includes such waits.
+    """
+    longest_launch = (step_seconds or 0.0) / _QUEUED_TIMES
     regular = [
         step
         for step in long_steps
-        if step.usual_seconds < queued_s and not (step.saving_seconds or step.evaluating_seconds)
+        if step.usual_seconds < longest_launch
+        and not (step.saving_seconds or step.evaluating_seconds)
     ]
     if len(regular) < _FEWEST_WAITS:
         return tuple(long_steps)
