@@ -394,15 +394,13 @@ def _slower(
     records: Iterable[RecordReading], followed: Mapping[str, _Followed]
 ) -> dict[str, Slower]:
     """How a rank is slower than before, by record; ranks that are not slower are absent."""
-    result = {}
-    for record in records:
-        now = followed[record.folder].speed
-        if not now.slower:
-            continue
-        slower = slowdown.slower(now, cached_figures(record).steps.recent)
-        if slower is not None:
-            result[record.folder] = slower
-    return result
+    ranks = {
+        record.folder: slowdown.slower(
+            followed[record.folder].speed, cached_figures(record).steps.recent
+        )
+        for record in records
+    }
+    return {folder: slower for folder, slower in ranks.items() if slower is not None}
 
 
 def _slowing(records: Iterable[RecordReading], followed: Mapping[str, _Followed]) -> frozenset[str]:
@@ -410,7 +408,7 @@ def _slowing(records: Iterable[RecordReading], followed: Mapping[str, _Followed]
     return frozenset(
         record.folder
         for record in records
-        if slowdown.slows(followed[record.folder].speed, cached_figures(record).steps.recent)
+        if slowdown.is_slowing(followed[record.folder].speed, cached_figures(record).steps.recent)
     )
 
 

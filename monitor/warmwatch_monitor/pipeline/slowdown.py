@@ -69,80 +69,56 @@ _MOST_PERIODS = 16
 
 
 class Block(Struct, frozen=True):
-    """Steps of about two seconds.
+    """Steps of about two seconds."""
 
-    ``length``: the median of the clean ones in seconds, with GPUs their ``mean``. ``seconds``: with
-    pauses. ``first``, ``began_ns``: of its level, if that begins here or in the block before.
-    """
-
-    first: int
+    first: int  # its first step; that of its level if that begins here or in the block before
     steps: int
-    seconds: float
-    length: float
+    seconds: float  # with pauses
+    length: float  # the median of the clean ones in seconds, with GPUs their ``mean``
     mean: float
-    began_ns: int
+    began_ns: int  # begin of ``first``
 
 
 class Period(Struct, frozen=True, kw_only=True):
-    """A time in which a rank was slower.
+    """A time in which a rank was slower."""
 
-    Attributes:
-        began_ns, since_step: the start, and the last step before it; 0 and ``None`` if not known.
-        ended_ns, until_step: 0 while it lasts. before: the level before. steps, sum_seconds: of its
-        blocks; each step counts with the mean of its block. causes: the last known ones; ``None``
-        if not measured. again: the last change within it to steps that are slower still, with the
-        level before and the last step before.
-    """
-
-    before: float
-    began_ns: int = 0
-    since_step: int | None = None
-    steps: int = 0
+    before: float  # the level before
+    began_ns: int = 0  # 0 if not known
+    since_step: int | None = None  # the last step before it; ``None`` if not known
+    steps: int = 0  # of its blocks, as ``sum_seconds``: each step counts with their mean
     sum_seconds: float = 0.0
-    ended_ns: int = 0
+    ended_ns: int = 0  # 0 while it lasts, as ``until_step``
     until_step: int = 0
-    causes: tuple[str, ...] | None = None
-    again: tuple[float, int] | None = None
+    causes: tuple[str, ...] | None = None  # the last known ones; ``None`` if not measured
+    # the last change within it to steps that are slower still: the level before, the step before
+    second_change: tuple[float, int] | None = None
 
 
 class Speed(Struct, frozen=True, kw_only=True):
-    """The detector's state between two polls.
+    """The detector's state between two polls."""
 
-    Attributes:
-        steps, last_ns: as of the last poll, with the time of the last step. since: the first step
-        that a poll saw. activity: number of activities that had begun by then. limits: number of
-        fallbacks and graph breaks.
-        first, count, gap_ns, lengths: of the block that is being filled: its first step, number of
-        steps, time, and lengths of the clean ones. lengths_before: those of the block before it.
-        queued: the clean steps before it, of a training on GPUs.
-        blocks: the last complete ones; in a slower period, only that period's. earlier: number of
-        blocks before these and outside of slower periods, by ``_bin`` of their length.
-        reference: seconds a step. fast: number of blocks in a row that were not slow.
-        periods: the last ones; the last of them is open while the rank is slower.
-        before: the surroundings while it was as fast as usual. usual: at the last block. now: at
-        the last poll while it is slower or the last block is slow. causes: the last known ones
-        since then; a period has those from before it was found too.
-    """
-
-    steps: int = 0
+    steps: int = 0  # as of the last poll, and the time of the last one
     last_ns: int = 0
-    since: int = 0
-    activity: int = -1
-    limits: int = 0
+    since: int = 0  # the first step that a poll saw
+    activity: int = -1  # number of activities that had begun
+    limits: int = 0  # number of fallbacks and graph breaks
+    # the block that is being filled: its first step, number of steps, time, lengths of clean ones
     first: int = 0
     count: int = 0
-    gap_ns: int = 0
+    spent_ns: int = 0
     lengths: tuple[int, ...] = ()
-    lengths_before: tuple[int, ...] = ()
-    queued: CleanSteps | None = None
-    blocks: tuple[Block, ...] = ()
+    lengths_before: tuple[int, ...] = ()  # of the block before it
+    queued: CleanSteps | None = None  # the clean steps before it, of a training on GPUs
+    blocks: tuple[Block, ...] = ()  # the last complete ones; in a slower period, only its own
+    # the number of blocks before these and outside of slower periods, by ``_bin`` of their length
     earlier: Mapping[int, int] = {}
-    reference: float | None = None
-    fast: int = 0
-    periods: tuple[Period, ...] = ()
-    before: Surroundings | None = None
-    usual: Surroundings | None = None
-    now: Surroundings | None = None
+    reference: float | None = None  # seconds a step
+    fast: int = 0  # number of blocks in a row that were not slow
+    periods: tuple[Period, ...] = ()  # the last ones; open is the last while the rank is slower
+    before: Surroundings | None = None  # while it was as fast as usual
+    usual: Surroundings | None = None  # at the last block
+    now: Surroundings | None = None  # at the last poll while it is slower or the last block is slow
+    # the last known ones since then: a period has those from before it was found too
     causes: tuple[str, ...] | None = None
 
     @property
@@ -150,10 +126,14 @@ class Speed(Struct, frozen=True, kw_only=True):
         return bool(self.periods) and not self.periods[-1].ended_ns
 
     @property
+    def slow_seconds(self) -> float:
+        """From which length on a step is slow."""
+        return SLOWER_TIMES * (self.reference or math.inf)
+
+    @property
     def is_slow(self) -> bool:
         """Whether the last block is slow."""
-        slow = SLOWER_TIMES * (self.reference or math.inf)
-        return bool(self.blocks) and self.blocks[-1].length >= slow
+        return bool(self.blocks) and self.blocks[-1].length >= self.slow_seconds
 
 
 def follow(
@@ -188,7 +168,7 @@ def _followed(speed: Speed | None, slot: Slot) -> Speed:
     if speed.queued is not None:
         return _with_queued(speed, speed.queued, slot)
     new = min(slot.steps.steps - speed.steps, len(slot.recent))
-    complete = speed.gap_ns + slot.steps.last_step_ns - speed.last_ns >= _BLOCK_NS
+    complete = speed.spent_ns + slot.steps.last_step_ns - speed.last_ns >= _BLOCK_NS
     if not new or not (complete or new >= _ENOUGH or speed.slower):
         return speed  # the ring still has them when the block is complete
     missed = slot.steps.steps - speed.steps - new
@@ -215,18 +195,16 @@ def _of_this_warmup(speed: Speed, slot: Slot) -> Speed:
             limits=limits,
             lengths=(),
             lengths_before=(),
-            gap_ns=0,
+            spent_ns=0,
             count=0,
         )
-    periods = _over(speed).periods
-    queued = CleanSteps.of(slot) if speed.queued else None
     return Speed(
         steps=steps,
         last_ns=last_ns,
         activity=begun,
         limits=limits,
-        periods=periods,
-        queued=queued,
+        periods=_closed(speed).periods,
+        queued=CleanSteps.of(slot) if speed.queued else None,
     )
 
 
@@ -234,15 +212,18 @@ def _limits(slot: Slot) -> int:
     return slot.compile.fallbacks + slot.compile.graph_breaks
 
 
-def _with_steps(speed: Speed, words: Sequence[int], marks: StepCounts, weight: float) -> Speed:
-    """With more steps, oldest first; the last one is step number ``marks.steps``."""
-    lengths, spent = list(speed.lengths), speed.gap_ns
+def _with_steps(speed: Speed, ring: Sequence[int], counts: StepCounts, weight: float) -> Speed:
+    """With the steps of ``ring``, oldest first; the last one is step number ``counts.steps``.
+
+    ``weight``: how many steps each of them stands for.
+    """
+    lengths, spent = list(speed.lengths), speed.spent_ns
     first, count = speed.first, speed.count
-    gaps = [gap_ns(word) for word in words]
-    at, number = marks.last_step_ns - sum(gaps), marks.steps - len(words)
-    for word, gap in zip(words, gaps, strict=True):
-        number += 1
-        first = first if count else number
+    gaps = [gap_ns(word) for word in ring]
+    at, step = counts.last_step_ns - sum(gaps), counts.steps - len(ring)
+    for word, gap in zip(ring, gaps, strict=True):
+        step += 1
+        first = first if count else step
         count += 1
         at += gap
         spent += round(gap * weight)
@@ -253,15 +234,15 @@ def _with_steps(speed: Speed, words: Sequence[int], marks: StepCounts, weight: f
             if median is not None:
                 steps, mean = round(count * weight), sum(lengths) / len(lengths)
                 block = Block(first, steps, spent / 1e9, median / 1e9, mean / 1e9, at - spent)
-                speed = _with_block(speed, _from_change(speed, block, number, lengths))
+                speed = _with_block(speed, _from_change(speed, block, step, lengths))
             speed = replace(speed, lengths_before=tuple(lengths[-_MOST_LENGTHS:]))
             lengths, spent, count = [], 0, 0
     return replace(
         speed,
-        steps=marks.steps,
-        last_ns=marks.last_step_ns,
+        steps=counts.steps,
+        last_ns=counts.last_step_ns,
         lengths=tuple(lengths[-_MOST_LENGTHS:]),
-        gap_ns=spent,
+        spent_ns=spent,
         first=first,
         count=count,
     )
@@ -273,19 +254,19 @@ def _from_change(speed: Speed, block: Block, last: int, lengths: Sequence[int]) 
     That is somewhere in it or in the block before, and not at a hang.
     """
     before = speed.blocks[-1].length if speed.blocks else block.length
-    numbers = (*speed.lengths_before, *lengths)
-    if max(before, block.length) < SLOWER_TIMES * min(before, block.length) or len(numbers) > last:
+    both = (*speed.lengths_before, *lengths)
+    if max(before, block.length) < SLOWER_TIMES * min(before, block.length) or len(both) > last:
         return block
     if len(lengths) != block.steps:
         return block  # it has steps that no poll saw, or that were not clean
     between, most = math.sqrt(before * block.length) * 1e9, _silent_seconds(block.length) * 1e9
-    alike = (
-        (number > between) == (block.length > before) and number < most
-        for number in reversed(numbers)
+    # counted back from the newest step: the level begins where its steps exceed others the most
+    sides = accumulate(
+        1 if (length > between) == (block.length > before) and length < most else -1
+        for length in reversed(both)
     )
-    sides = accumulate(1 if flag else -1 for flag in alike)
     count = 1 + max(enumerate(sides), key=itemgetter(1))[0]
-    began_ns = block.began_ns + sum(lengths) - sum(numbers[-count:])
+    began_ns = block.began_ns + sum(lengths) - sum(both[-count:])
     return replace(block, first=last - count + 1, began_ns=began_ns)
 
 
@@ -316,13 +297,15 @@ def _with_block(speed: Speed, block: Block) -> Speed:
     reference = _reference(speed.reference, blocks)
     if speed.slower:
         speed = replace(speed, blocks=blocks, reference=reference)
-        return _still_slower(speed, *blocks[-1 - speed.fast :]) if speed.is_slow else _faster(speed)
+        if speed.is_slow:
+            return _with_slower_blocks(speed, *blocks[-1 - speed.fast :])
+        return _with_fast_block(speed)
     earlier = _counted(speed.earlier, speed.blocks[: 1 - _WINDOW])
     speed = replace(speed, blocks=blocks, reference=reference, earlier=earlier)
     run = _lasting_run(speed)
     if not run:
         return speed
-    before = _level_before(speed, run)
+    before = _level_just_before(speed, run)
     period = Period(before=before)
     if run[0].first > speed.since:  # else it began before the first poll
         period = replace(period, began_ns=run[0].began_ns, since_step=run[0].first - 1)
@@ -333,65 +316,67 @@ def _with_block(speed: Speed, block: Block) -> Speed:
         earlier=_counted(earlier, blocks[: -len(run)]),
         periods=(*speed.periods, period)[-_MOST_PERIODS:],
     )
-    return _still_slower(speed, *run)
+    return _with_slower_blocks(speed, *run)
 
 
-def _level_before(speed: Speed, run: Sequence[Block]) -> float:
+def _level_just_before(speed: Speed, run: Sequence[Block]) -> float:
     """The level of the blocks before ``run``, if it is slow beside them; else the reference."""
-    reference, just = speed.reference or 0.0, speed.blocks[: -len(run)][-_LEVEL:]
-    level = max(reference, _median(just)) if just else reference
+    reference, before = speed.reference or 0.0, speed.blocks[: -len(run)][-_LEVEL:]
+    level = max(reference, _median(before)) if before else reference
     return level if _median(run) >= SLOWER_TIMES * level else reference
 
 
-def _still_slower(speed: Speed, *more: Block) -> Speed:
+def _with_slower_blocks(speed: Speed, *blocks: Block) -> Speed:
     """With more blocks in the open period: slow ones, and fast ones without a recovery."""
     period = speed.periods[-1]
-    more = tuple(block for block in more if not _is_hang(block, speed.blocks))
-    steps = period.steps + sum(block.steps for block in more)
-    seconds = period.sum_seconds + sum(block.steps * block.mean for block in more)
-    again = _again(speed, period)
-    return replace(_with_period(speed, steps=steps, sum_seconds=seconds, again=again), fast=0)
+    counted = [block for block in blocks if not _is_hang(block, speed.blocks)]
+    speed = _with_period(
+        speed,
+        steps=period.steps + sum(block.steps for block in counted),
+        sum_seconds=period.sum_seconds + sum(block.steps * block.mean for block in counted),
+        second_change=_second_change(speed, period),
+    )
+    return replace(speed, fast=0)
 
 
-def _again(speed: Speed, period: Period) -> tuple[float, int] | None:
+def _second_change(speed: Speed, period: Period) -> tuple[float, int] | None:
     """The last change within the open period to steps that are slower still."""
     before = _median(speed.blocks[: len(speed.blocks) // 2 + 1])
-    if period.again and speed.blocks[-1].length >= SLOWER_TIMES * period.again[0]:
-        return period.again
+    last = period.second_change
+    if last and speed.blocks[-1].length >= SLOWER_TIMES * last[0]:
+        return last
     run = _lasting_run(replace(speed, reference=before))
     return (before, run[0].first - 1) if len(run) < len(speed.blocks) and run else None
 
 
 def _is_hang(block: Block, others: Sequence[Block]) -> bool:
     """Whether a step of ``block`` took so long that the rank was silent, unlike in ``others``."""
-    usual = sorted(one.mean for one in others)[len(others) // 2]
+    usual = sorted(other.mean for other in others)[len(others) // 2]
     return block.steps * (block.mean - usual) > _silent_seconds(usual) + _BLOCK_NS / 1e9
 
 
-def _faster(speed: Speed) -> Speed:
+def _with_fast_block(speed: Speed) -> Speed:
     """A block of a slower rank that is not slow: after several of them it has recovered."""
     fast = speed.fast + 1
     if fast < _RECOVERED:
         return replace(speed, fast=fast)
     recovered = speed.blocks[-fast:]
-    speed = _ended(speed, recovered[0].began_ns, recovered[0].first - 1)
+    ended_ns, until_step = recovered[0].began_ns, recovered[0].first - 1
+    speed = _with_period(speed, ended_ns=ended_ns, until_step=until_step)
     return replace(speed, fast=0, blocks=recovered)
 
 
-def _over(speed: Speed) -> Speed:
+def _closed(speed: Speed) -> Speed:
     """Without an open period: it ends at the last step."""
     if not speed.slower:
         return speed
-    last = speed.blocks[len(speed.blocks) - speed.fast :]  # fast ones, too few for a recovery
-    return _ended(_still_slower(speed, *last), speed.last_ns, speed.steps)
-
-
-def _ended(speed: Speed, at_ns: int, step: int) -> Speed:
-    """With the end of the open period."""
-    return _with_period(speed, ended_ns=at_ns, until_step=step)
+    fast = speed.blocks[len(speed.blocks) - speed.fast :]  # too few for a recovery
+    speed = _with_slower_blocks(speed, *fast)
+    return _with_period(speed, ended_ns=speed.last_ns, until_step=speed.steps)
 
 
 def _with_period(speed: Speed, **changes: Any) -> Speed:
+    """With changes of the last period."""
     return replace(speed, periods=(*speed.periods[:-1], replace(speed.periods[-1], **changes)))
 
 
@@ -420,17 +405,16 @@ def _lasting_run(speed: Speed) -> tuple[Block, ...]:
     """
     if not speed.is_slow:
         return ()
-    slow, number = SLOWER_TIMES * (speed.reference or math.inf), 0
     earlier = _counted(speed.earlier, speed.blocks)
-    fastest = math.inf
+    fastest, longest = math.inf, 0
     for count, block in enumerate(reversed(speed.blocks), 1):
-        if block.length < slow:
+        if block.length < speed.slow_seconds:
             break
         fastest = min(fastest, block.length)
         earlier[_bin(block.length)] -= 1
-        if _lasts(speed.blocks[-count:]) and count >= _no_chance(earlier, fastest):
-            number = count
-    run = speed.blocks[-number:] if number else ()
+        if _lasts(speed.blocks[-count:]) and count >= _blocks_beyond_chance(earlier, fastest):
+            longest = count
+    run = speed.blocks[-longest:] if longest else ()
     return run[1:] if run and _is_hang(run[0], run) else run
 
 
@@ -442,11 +426,11 @@ def _lasts(run: Sequence[Block]) -> bool:
     return sum(min(block.seconds, longest * block.steps) for block in run) >= SUSTAINED_SECONDS
 
 
-def _no_chance(earlier: Mapping[int, int], seconds: float) -> int:
+def _blocks_beyond_chance(earlier: Mapping[int, int], seconds: float) -> int:
     """The number of blocks in a row of ``seconds`` a step or more that is no chance."""
     edge = _bin(seconds)
-    odd = sum(count for at, count in earlier.items() if at >= edge)
-    share = (odd + 1) / (sum(earlier.values()) + 8)
+    as_slow = sum(count for index, count in earlier.items() if index >= edge)
+    share = (as_slow + 1) / (sum(earlier.values()) + 8)
     return math.ceil(math.log(_CHANCE) / math.log(min(share, 0.9)))
 
 
@@ -461,9 +445,10 @@ def _counted(counts: Mapping[int, int], more: Iterable[Block]) -> Counter[int]:
 
 def first_poll(slot: Slot) -> Speed:
     """The state for a record that was not seen before, from its histogram and its last steps."""
-    steps = slot.steps.steps
-    last_ns, begun = slot.steps.last_step_ns, slot.compile.begun
-    speed = Speed(steps=steps, last_ns=last_ns, activity=begun, limits=_limits(slot))
+    steps, begun = slot.steps.steps, slot.compile.begun
+    speed = Speed(
+        steps=steps, last_ns=slot.steps.last_step_ns, activity=begun, limits=_limits(slot)
+    )
     if slot.identity.gpus:
         return replace(speed, since=steps + 1, queued=CleanSteps.of(slot))
     if slot.compile.active_since_ns:
@@ -510,36 +495,33 @@ def _with_start(speed: Speed, slot: Slot, slowed: LongStep | None) -> Speed:
     slow, _ = slow_in(slot.clean_bins, edge * 1e9)
     if not slowed.usual_seconds < edge < slowed.seconds or slow < (1 - FEW_SHARE) * steps:
         return speed
-    began = slowed.at_ns - round(slowed.seconds * 1e9)
-    return _with_period(speed, began_ns=began, since_step=slowed.step - 1)
+    began_ns = slowed.at_ns - round(slowed.seconds * 1e9)
+    return _with_period(speed, began_ns=began_ns, since_step=slowed.step - 1)
 
 
-def slower(speed: Speed | None, recent_seconds: float | None) -> Slower | None:
+def slower(speed: Speed, recent_seconds: float | None) -> Slower | None:
     """How a rank is slower now than it was; ``recent_seconds``: its recent step length."""
-    if speed is None or not speed.slower or not speed.reference or not recent_seconds:
-        return None
-    if recent_seconds < SLOWER_TIMES * speed.reference:
+    recent = recent_seconds or 0.0
+    if not speed.slower or recent < speed.slow_seconds:
         return None
     period = speed.periods[-1]
     before, since_step = period.before, period.since_step
-    if period.again and recent_seconds >= SLOWER_TIMES * period.again[0]:
-        before, since_step = period.again
+    if period.second_change and recent >= SLOWER_TIMES * period.second_change[0]:
+        before, since_step = period.second_change
     return Slower(
-        seconds=recent_seconds,
-        ratio=recent_seconds / before,
+        seconds=recent,
+        ratio=recent / before,
         before=before,
         since_step=since_step,
         causes=_causes(speed.before, speed.now) if speed.now else None,
     )
 
 
-def slows(speed: Speed | None, recent_seconds: float | None) -> bool:
+def is_slowing(speed: Speed, recent_seconds: float | None) -> bool:
     """Whether a rank has become slower, and it is too early to say whether that lasts."""
-    if speed is None or speed.slower or not speed.reference or not recent_seconds:
+    slow = speed.slow_seconds
+    if speed.slower or (recent_seconds or 0.0) < slow:
         return False
-    if recent_seconds < SLOWER_TIMES * speed.reference:
-        return False
-    slow = SLOWER_TIMES * speed.reference
     return not _lasts(tuple(takewhile(lambda block: block.length >= slow, speed.blocks[::-1])))
 
 
@@ -551,7 +533,7 @@ def _causes(before: Surroundings | None, now: Surroundings) -> tuple[str, ...] |
 def slower_periods(speed: Speed, header: Header, *, ended: bool) -> tuple[SlowerPeriod, ...]:
     """The last periods in which a rank was slower; ``ended``: the rank has ended."""
     if ended:
-        speed = _over(speed)
+        speed = _closed(speed)
     return tuple(
         SlowerPeriod(
             began_at=header.epoch_seconds(period.began_ns) if period.began_ns else None,

@@ -21,9 +21,9 @@ from warmwatch_monitor.pipeline.slowdown import (
     Speed,
     first_poll,
     follow,
+    is_slowing,
     slower,
     slower_periods,
-    slows,
 )
 from warmwatch_monitor.status.words.run import run_answer
 
@@ -157,7 +157,7 @@ def test_a_daemon_and_a_command_without_one_agree_after_a_change(fast: float, sl
         watch.run(noisy(slow, round(10 / slow), seed=seconds))
         recent = (watch.slot().recent_step_ns or 0) / 1e9
         seen = [
-            (slows(one, recent), slower(one, recent) is not None)
+            (is_slowing(one, recent), slower(one, recent) is not None)
             for one in (watch.speed, first_poll(watch.slot()))
         ]
         assert seen[0] == seen[1] == (seconds <= 20, seconds > 20)
