@@ -41,7 +41,7 @@ def everything() -> World:
     one.rank("slow-start", states=[(0, "compiling")], attached=-1500)
     two.rank("warm", attached=-1500)
 
-    held = {"thrashing", "nothing_captured", "never_compiled", "slower_than_before"}
+    held = set(re.findall(r'condition="(\w+)"', (RULES / "warmwatch.alerts.yml").read_text()))
     for name in sorted(held):
         one.rank(name, conditions={name: (120, 9999)})
         one.rank(name, 1, states=[(0, "starting"), (30, "warm")])
