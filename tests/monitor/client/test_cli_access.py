@@ -252,6 +252,6 @@ def test_a_client_certificate_is_sent_to_a_server_that_requires_one(
     files = ("--ca", str(authority.file), "--token-file", str(tmp_path / "token"))
     with prometheus(authority, certificates=True) as (url, _):
         shown = run("status", "--prometheus", url, *files, "--cert", cert, "--key", key)
-        assert (shown.exit_code, "no run is known" in shown.output) == (5, True), shown.output
+        assert (shown.exit_code, "no recent run here" in shown.output) == (5, True), shown.output
         refused = run("status", "--address", url, *files)
         assert "ends the connection; it may ask for a certificate: give --cert" in refused.stderr

@@ -201,7 +201,7 @@ def test_invalid_stack_files_are_not_shown(tmp_path: Path, what: str) -> None:
 @pytest.mark.usefixtures("_no_py_spy")
 def test_stacks_that_cannot_be_shown_are_reported_in_a_sentence(tmp_path: Path) -> None:
     empty = stacks("--dir", str(tmp_path))
-    assert (empty.exit_code, empty.stderr[:27]) == (5, "warmwatch: no run is known ")
+    assert (empty.exit_code, empty.stderr[:29]) == (5, "warmwatch: no recent run here")
     with held(write_record(tmp_path, warm())):
         quiet = stacks("--dir", str(tmp_path))
         assert quiet.exit_code == 1
