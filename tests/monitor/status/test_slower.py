@@ -192,8 +192,13 @@ def test_changes_are_reported_with_their_cost() -> None:
             "Slower than last time",
             "(compiled once, 2 times last time)",
         ),
+        (
+            before(*a.FIRST, replace(a.FORWARD, id="1/0", line=60, seconds=150.0), seconds=250.0),
+            "Faster than last time",
+            "inductor 60 s less in `forward` (model.py:31) (compiled once, 2 times last time)",
+        ),
     ],
-    ids=["same", "faster", "another function", "compiled more often"],
+    ids=["same", "faster", "another function", "compiled more often", "two of one name"],
 )
 def test_each_kind_of_change_has_its_words(then: RunSummary, title: str, words: str) -> None:
     found = sentences(a.finished(what=replace(a.H100, caches={"inductor": "warm"})), then)

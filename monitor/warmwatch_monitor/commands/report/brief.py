@@ -11,7 +11,7 @@ from rich.text import Text
 
 from warmwatch.shared.phrases import counted, took
 from warmwatch_monitor.commands.report import goodput
-from warmwatch_monitor.commands.report.parts import Remedy, Report, Share
+from warmwatch_monitor.commands.report.parts import Remedy, Report
 from warmwatch_monitor.commands.report.wording import answer
 from warmwatch_monitor.commands.report.wording_compilations import compilations, failure
 from warmwatch_monitor.output.amounts import energy, percent, slower_period
@@ -57,39 +57,30 @@ def _bar(report: Report, width: int) -> Iterator[Text]:
     shares = [item for item in goodput.shares if item.ratio > 0] if goodput else []
     if goodput is None or not shares:
         return
-    bar = Text()
-    for sign, style, count in _places(shares, min(width, _WIDEST)):
-        bar.append(sign * count, style=style)
-    yield bar
-    key = Text(f"{took(goodput.seconds)}{' so far' if report.living else ''}: ")
-    for share in shares:
+    columns, bar = min(width, _WIDEST), Text()
+    filled = [max(1, round(item.ratio * columns)) for item in shares]
+    longest = filled.index(max(filled))  # a share that rounds to 0 takes a column from it
+    filled[longest] = max(1, filled[longest] + columns - sum(filled))
+    keys = [Text(f"{took(goodput.seconds)}{' so far' if report.living else ''}: ")]
+    for share, count in zip(shares, filled, strict=True):
         sign, style = SIGNS[share.name]
+        bar.append(sign * count, style=style)
         end = "" if share is shares[-1] else ","
         part = Text.assemble((sign, style), f" {share.name} {percent(share.ratio)}{end}")
-        if len(key) + len(part) > width:
-            yield key
-            key = Text()
-        key.append_text(part).append(" ")
-    yield key
-
-
-def _places(shares: list[Share], width: int) -> Iterator[tuple[str, str, int]]:
-    """Columns of each share; a share that rounds to 0 takes one from the longest."""
-    filled = [max(1, round(item.ratio * width)) for item in shares]
-    longest = filled.index(max(filled))
-    filled[longest] = max(1, filled[longest] + width - sum(filled))
-    for share, count in zip(shares, filled, strict=True):
-        yield *SIGNS[share.name], count
+        if len(keys[-1]) + len(part) > width:
+            keys.append(Text())
+        keys[-1].append_text(part).append(" ")
+    yield from (bar, *keys)
 
 
 def _cost(report: Report) -> Iterator[Text]:
     if not report.costs:
         return
     whole = report.costs[-1]
-    name = compilations(report) if report.compilations else ""
-    again = f"; {counted(report.recompiles, 'recompile')}" if report.recompiles else ""
-    spent = report.compile_seconds or whole.seconds  # a warm-up's wall time includes its steps
-    text = f"Compiling took {took(spent)}{f' in {name}{again}' if name else ''}"
+    text = f"Compiling took {took(report.compile_seconds)}"
+    if report.compilations:
+        text += f" in {compilations(report)}"
+        text += f"; {counted(report.recompiles, 'recompile')}" if report.recompiles else ""
     if whole.joules is not None:
         text += f", {'about ' if whole.estimated else ''}{energy(whole.joules)}"
     yield Text(f"{text}.")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from warmwatch_monitor.commands.report.compilations import functions, priced
-from warmwatch_monitor.commands.report.parts import Changed, ChangedFact, ChangedFunction, Function
+from warmwatch_monitor.commands.report.compilations import added, priced
+from warmwatch_monitor.commands.report.parts import Changed, ChangedFact, ChangedFunction, Priced
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
 
 _LATE = 0.1  # seconds: a compilation's journal line may follow the end of its activity
@@ -27,24 +28,23 @@ FACTS: tuple[tuple[str, Callable[[Provenance], str | int | None]], ...] = (
 
 def changed(now: RunSummary, before: RunSummary, rank: int | None) -> Changed | None:
     """Changes of ``rank`` in both, else of the first; ``None`` if one was never warm."""
-    mine, other = _of(now, rank), _of(before, rank)
+    mine, other = _of_rank(now, rank), _of_rank(before, rank)
     if mine is None or other is None:
         return None
-    took, took_before = _warmup(mine)["seconds"], _warmup(other)["seconds"]
     return Changed(
         id=before.id,
         run=before.run,
         began=before.began,
-        warmup_seconds=took,
-        before_seconds=took_before,
+        warmup_seconds=_warmup(mine)["seconds"],
+        before_seconds=_warmup(other)["seconds"],
         facts=tuple(_facts(now, before)),
-        functions=tuple(_functions(mine, other)),
+        functions=tuple(_functions(_compiled(mine), _compiled(other))),
     )
 
 
-def _of(summary: RunSummary, rank: int | None) -> RankSummary | None:
+def _of_rank(summary: RunSummary, rank: int | None) -> RankSummary | None:
     ranks = {value.rank: value for value in summary.ranks}
-    item = ranks.get(rank if rank is not None else 0) or ranks.get(min(ranks, default=0))
+    item = ranks.get(rank or 0) or ranks.get(min(ranks, default=0))
     return item if item is not None and _warmup(item).get("seconds") else None
 
 
@@ -52,74 +52,53 @@ def _warmup(rank: RankSummary) -> Mapping[str, float]:
     return rank.answer.get("warmup", {}).get("first") or {}
 
 
-def _facts(now: RunSummary, before: RunSummary) -> list[ChangedFact]:
+def _facts(now: RunSummary, before: RunSummary) -> Iterator[ChangedFact]:
     """Facts known for both that differ. The driver counts only with a known GPU."""
-    result = []
-    for name, read in FACTS:
-        mine, other = read(now.what), read(before.what)
+    pairs = {name: (read(now.what), read(before.what)) for name, read in FACTS}
+    for name, (mine, other) in {**pairs, "host": (now.host, before.host)}.items():
         if mine is not None and other is not None and mine != other:
-            result.append(ChangedFact(what=name, now=mine, before=other))
-    if now.host and before.host and now.host != before.host:
-        result.append(ChangedFact(what="host", now=now.host, before=before.host))
-    return result
+            yield ChangedFact(what=name, now=mine, before=other)
 
 
-def _functions(now: RankSummary, before: RankSummary) -> list[ChangedFunction]:
+def _compiled(rank: RankSummary) -> Mapping[_Key, list[Priced]]:
+    """What compiled in the first warm-up, by function; a line may have moved, and is ignored."""
+    until, groups = _warmup(rank)["ended_at"] + _LATE, defaultdict[_Key, list[Priced]](list)
+    for compilation in priced(each for each in rank.compiled if each.ended <= until):
+        groups[compilation.name, compilation.file].append(compilation)
+    return groups
+
+
+def _functions(
+    now: Mapping[_Key, list[Priced]], before: Mapping[_Key, list[Priced]]
+) -> list[ChangedFunction]:
     """All functions of either first warm-up, largest increase first."""
-    mine, other = _compiled(now), _compiled(before)
-    codes, codes_before = _codes(now), _codes(before)
-    names = dict.fromkeys([*mine, *other])
-    made = [
-        _function(key, mine.get(key), other.get(key), codes.get(key), codes_before.get(key))
-        for key in names
-    ]
-    return sorted(made, key=lambda function: -(function.seconds - function.before_seconds))
+    made = [_function(*key, now[key], before[key]) for key in dict.fromkeys([*now, *before])]
+    return sorted(made, key=lambda function: -function.difference)
 
 
 def _function(
-    key: _Key,
-    now: Function | None,
-    before: Function | None,
-    code: str | None,
-    code_before: str | None,
+    name: str | None, file: str | None, now: Sequence[Priced], before: Sequence[Priced]
 ) -> ChangedFunction:
-    spent, spent_before = (function.phase_seconds if function else {} for function in (now, before))
-    phases = dict.fromkeys([*spent, *spent_before])
-    latest = now or before
-    assert latest is not None
+    phases, phases_before = (added(each.phase_seconds for each in run) for run in (now, before))
+    codes, codes_before = ({each.code for each in run if each.code} for run in (now, before))
+    lines = {each.line for each in now or before}
+    names = dict.fromkeys([*phases, *phases_before])
     return ChangedFunction(
-        name=key[0],
-        file=key[1],
-        line=latest.line,
-        seconds=now.seconds if now else 0.0,
-        before_seconds=before.seconds if before else 0.0,
-        phases={name: spent.get(name, 0.0) - spent_before.get(name, 0.0) for name in phases},
-        times=len(now.times) if now else 0,
-        before_times=len(before.times) if before else 0,
+        name=name,
+        file=file,
+        line=lines.pop() if len(lines) == 1 else None,
+        seconds=sum(each.seconds or 0.0 for each in now),
+        before_seconds=sum(each.seconds or 0.0 for each in before),
+        phases={name: phases.get(name, 0.0) - phases_before.get(name, 0.0) for name in names},
+        times=len(now),
+        before_times=len(before),
         ops=_ops(now),
         before_ops=_ops(before),
-        code_changed=None if code is None or code_before is None else code != code_before,
+        code_changed=codes != codes_before if codes and codes_before else None,
     )
 
 
-def _compiled(rank: RankSummary) -> dict[_Key, Function]:
-    """The cost of each function in the first warm-up; ignores its line."""
-    until = _warmup(rank)["ended_at"] + _LATE
-    result: dict[_Key, Function] = {}
-    for function in functions(priced(each for each in rank.compiled if each.ended <= until)):
-        result.setdefault((function.name, function.file), function)
-    return result
-
-
-def _codes(rank: RankSummary) -> dict[_Key, str]:
-    return {
-        (compilation.name, compilation.file): compilation.code
-        for compilation in rank.compiled
-        if compilation.code
-    }
-
-
-def _ops(function: Function | None) -> int | None:
-    """Operators of its graphs; ``None`` if not known for one of them."""
-    numbers = [each.ops for each in function.times] if function else []
-    return sum(ops for ops in numbers if ops) if numbers and None not in numbers else None
+def _ops(compilations: Sequence[Priced]) -> int | None:
+    """Operators of all graphs; ``None`` if not known for one of them."""
+    numbers = [each.ops for each in compilations if each.ops is not None]
+    return sum(numbers) if numbers and len(numbers) == len(compilations) else None

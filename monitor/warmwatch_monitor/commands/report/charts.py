@@ -215,34 +215,33 @@ def samples(summary: RunSummary, report: Report) -> list[tuple[str, Markup]]:
     All begin with the run, also if the daemon began later. Slower periods are shaded.
     """
     shown = next((item for item in summary.ranks if item.rank == report.rank), None)
-    of_rank = shown.samples if shown else None
     shades = "compilation, by phase" + (", and steps slower than before" if report.slower else "")
-    wanted: list[tuple[str, Samples | None, str]] = [
-        (f"Length of a step of rank {report.rank}; shaded: {shades}", of_rank, "step_seconds")
-    ]
-    for at, (_, seen) in enumerate(sorted(summary.gpu_samples.items())):
-        wanted.append((f"Power of GPU {at}", seen, "power_watts"))
-    sampleses = [seen for _, seen, _ in wanted if seen and seen.epochs]
-    if not sampleses:
+    series: list[tuple[str, Samples, str]] = []
+    if shown and shown.samples:
+        title = f"Length of a step of rank {shown.rank}; shaded: {shades}"
+        series.append((title, shown.samples, "step_seconds"))
+    # a history has no index of a GPU
+    ranks = {uuid: rank.rank for rank in summary.ranks for uuid in rank.answer["gpus"]}
+    for uuid, gpu in sorted(summary.gpu_samples.items(), key=lambda item: ranks.get(item[0], 0)):
+        of_rank = f", rank {ranks[uuid]}" if uuid in ranks else ""
+        series.append((f"Power of {uuid}{of_rank}", gpu, "power_watts"))
+    measured = [seen for _, seen, _ in series if seen.epochs]
+    if not measured:
         return []
-    begin = min([summary.began, *(seen.epochs[0] for seen in sampleses)])
-    seconds = max(max(seen.epochs[-1] - begin, seen.seconds) for seen in sampleses)
-    before = _unsampled(shown.compiled, of_rank) if shown and of_rank else []
-    drawn = (
-        (name, _plot(name, seen, column, (begin, seconds), report.slower, before))
-        for name, seen, column in wanted
-        if seen
-    )
-    return [(name, chart) for name, chart in drawn if chart is not None]
+    begin = min([summary.began, *(seen.epochs[0] for seen in measured)])
+    axis = begin, max(max(seen.epochs[-1] - begin, seen.seconds) for seen in measured)
+    before = _unsampled(shown.compiled, shown.samples) if shown and shown.samples else []
+    charts = {
+        name: _plot(name, seen, column, axis, report.slower, before)
+        for name, seen, column in series
+    }
+    return [(name, chart) for name, chart in charts.items() if chart is not None]
 
 
 def _unsampled(compiled: Iterable[Compiled], seen: Samples) -> list[tuple[float, float]]:
     """When it compiled before the first sample, from the journal."""
     first = seen.epochs[0] - seen.seconds if seen.epochs else 0.0
-    times = (
-        (compilation.ended - (compilation.seconds or 0.0), min(compilation.ended, first))
-        for compilation in compiled
-    )
+    times = ((each.ended - (each.seconds or 0.0), min(each.ended, first)) for each in compiled)
     return [(began, ended) for began, ended in times if began < ended]
 
 
@@ -250,24 +249,23 @@ def _plot(
     name: str,
     seen: Samples,
     column: str,
-    shown: tuple[float, float],
+    axis: tuple[float, float],
     slower: Sequence[SlowerPeriod],
     before: Sequence[tuple[float, float]],
 ) -> Markup | None:
-    """``shown``: the begin of the axis and its seconds."""
+    """``axis``: its begin and its seconds."""
     if column not in seen.columns:
         return None
     curves = list(_curves(seen, column, max((ended for _, ended in before), default=-inf)))
     values = [value for curve in curves for _, value in curve]
     if len(values) < 2 or not max(values):
         return None
-    (begin, seconds), top = shown, round_up(float(max(values)))
+    (begin, seconds), top = axis, round_up(float(max(values)))
     scale, high = _WIDTH / seconds, _PLOT / top
 
     def shade(since: float, until: float, height: float, kind: str, title: str) -> Markup:
-        return _bar(
-            max(0.0, since - begin) * scale, 0, (until - since) * scale, height, kind, title
-        )
+        since = max(begin, since)
+        return _bar((since - begin) * scale, 0, (until - since) * scale, height, kind, title)
 
     labels = [
         Markup('<text class="quiet" x="{}" y="{:.0f}" text-anchor="end">{}</text>').format(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,7 +35,6 @@ _UNDER_A_STANCE = {
 }
 _CALLS = remedy_of_calls("training_step")
 _STANCE = "If that was not meant, set the stance only once all inputs are compiled, or not at all."
-# the compiler phases that a cache saves; tracing always runs again
 
 
 def remedies(
@@ -67,39 +67,40 @@ def remedies(
         ],
         key=lambda remedy: -(remedy.saves or 0.0),
     )
-    first = tuple(_without_compiling(rank, failing=bool(failing)))
+    conditions = {held["condition"]: held for held in rank["conditions"]}
+    first = tuple(_without_compiling(rank, conditions, failing=bool(failing)))
     failed = [remedy for remedy in failed if remedy.what not in {each.what for each in first}]
     return (
         *first,
         *(failed if ended_it else ()),
         *by_saving,
-        *_of_unknown_saving(rank, what),
+        *_of_unknown_saving(rank, conditions, what),
         *(() if ended_it else failed),
         *_breaks(breaks),
         *(caches if first_run else ()),
     )
 
 
-def _without_compiling(rank: Mapping[str, Any], *, failing: bool) -> Iterator[Remedy]:
+def _without_compiling(
+    rank: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], *, failing: bool
+) -> Iterator[Remedy]:
     """What leaves the whole run without compiled code; ``failing``: a remedy says why."""
-    conditions = _conditions(rank)
     for name in sorted(NEEDS_ATTENTION - {"long_compile"}):
-        if name in conditions and not (failing and name == "nothing_captured"):
-            yield Remedy(about=conditions[name]["words"], what=conditions[name].get("advice") or "")
-    if (by := rank["compile"].get("disabled")) and not by.endswith("_on_recompile"):
+        held = conditions.get(name, {})
+        if held.get("advice") and not (failing and name == "nothing_captured"):
+            yield Remedy(about=held["words"], what=held["advice"])
+    compile = rank["compile"]
+    compiled = compile.get("seconds") or compile.get("precompiled") or compile.get("eager_calls")
+    if (by := compile.get("disabled")) and not by.endswith("_on_recompile"):
         yield Remedy(
             about="compilation was turned off", what="Turn it on again, if that was not meant."
         )
-    elif _nothing_compiled(rank) and "never_compiled" not in conditions:
+    elif (
+        (rank["steps"] and compile.get("wrappers"))
+        and not (compiled or rank.get("compiling_workers"))
+        and "never_compiled" not in conditions
+    ):
         yield Remedy(about="nothing of what torch.compile returned has compiled", what=_CALLS)
-
-
-def _nothing_compiled(rank: Mapping[str, Any]) -> bool:
-    compile = rank["compile"]
-    did = compile.get("seconds") or compile.get("precompiled") or compile.get("eager_calls")
-    return bool(
-        rank["steps"] and compile.get("wrappers") and not did and not rank.get("compiling_workers")
-    )
 
 
 def _failures(
@@ -107,52 +108,50 @@ def _failures(
 ) -> tuple[list[Remedy], list[Remedy]]:
     """Remedies for compilations that failed in step after step, and for the other ones."""
     failed = [priced for priced in compiled if priced.failure]
-    by_function = dict[str, list[Priced]]()
+    by_function = defaultdict[str, list[Priced]](list)
     for compilation in failed:
         if failure(compilation.failure, None) != _AT_LIMIT:
-            named = place(compilation.name, compilation.file, compilation.line)
-            by_function.setdefault(named, []).append(compilation)
+            by_function[place(*compilation.function)].append(compilation)
     failing, others = list[Remedy](), list[Remedy]()
-    for named, those in by_function.items():
-        last, row = those[-1], max(priced.in_a_row for priced in those)
-        why = f": {failure(last.failure, last.failure_reason)}"
+    for named, failures in by_function.items():
+        last, row = failures[-1], max(priced.in_a_row for priced in failures)
+        why = failure(last.failure, last.failure_reason)
         remedy = remedy_of_failure(last.name, last.failure_hint, last.failure)
         suffix = f" of {named}" if named else ""
         if row >= REPEATED_STEPS:
-            seconds = sum(priced.seconds or 0.0 for priced in those)
-            about = f"compilation{suffix} failed in {row} steps in a row{why}"
+            seconds = sum(priced.seconds or 0.0 for priced in failures)
+            about = f"compilation{suffix} failed in {row} steps in a row: {why}"
             failing.append(Remedy(about=about, what=remedy, saves=seconds or None))
         else:
-            about = f"{counted(len(those), 'compilation')}{suffix} failed{why}"
+            about = f"{counted(len(failures), 'compilation')}{suffix} failed: {why}"
             others.append(Remedy(about=about, what=remedy))
-    if not failed and (failures := rank["compile"].get("failures")):
-        about = f"{counted(failures, 'compilation')} failed"
+    if not failed and (count := rank["compile"].get("failures")):
+        about = f"{counted(count, 'compilation')} failed"
         others.append(Remedy(about=about, what="See the training's stderr."))
     return failing, others
 
 
 def _recompiles(recompiled: Sequence[Recompiled], time: Goodput | None) -> Iterator[Remedy]:
     """Remedies that save a notable time; the list of recompiles has the others."""
-    alike = dict[str, list[Recompiled]]()
+    groups = defaultdict[str, list[Recompiled]](list)
     for item in recompiled:
-        if item.category not in _MOVES and (advice := _advice(item)):
-            alike.setdefault(advice, []).append(item)
-    whole = time.seconds if time else 0.0
-    for advice, those in alike.items():
-        seconds = sum(value.seconds for value in those)
-        if seconds < min(_WORTH_SECONDS, _WORTH_SHARE * whole):
+        if item.count and item.category not in _MOVES and (advice := _advice(item)):
+            groups[advice].append(item)
+    least = min(_WORTH_SECONDS, _WORTH_SHARE * time.seconds) if time else 0.0
+    for advice, group in groups.items():
+        if sum(item.seconds for item in group) < least:
             continue
-        about = counted(sum(value.count for value in those), "recompile")
-        about += f" ({', '.join(sorted({value.category for value in those}))})"
-        names = dict.fromkeys(place(value.name, value.file, value.line) for value in those)
-        about += f" of {few(texts, _NAMED)}" if (texts := list(filter(None, names))) else ""
+        about = counted(sum(item.count for item in group), "recompile")
+        about += f" ({', '.join(sorted({item.category for item in group}))})"
+        names = [name for item in group if (name := place(*item.function))]
+        about += f" of {few(list(dict.fromkeys(names)), _NAMED)}" if names else ""
         # each trial of a sweep compiles its model, whatever it does
-        saves = sum(value.seconds for value in those if not _compiles_anyway(value))
+        saves = sum(
+            item.seconds
+            for item in group
+            if item.category != NEW_INSTANCE or item.in_a_row >= REPEATED_STEPS
+        )
         yield Remedy(about=about, what=advice, saves=saves or None)
-
-
-def _compiles_anyway(recompiled: Recompiled) -> bool:
-    return recompiled.category == NEW_INSTANCE and recompiled.in_a_row < REPEATED_STEPS
 
 
 def _advice(recompiled: Recompiled) -> str | None:
@@ -235,24 +234,24 @@ def _outside(compiled: Sequence[Priced]) -> Iterator[Remedy]:
     builds = [priced for priced in compiled if "outside" in priced.kinds]
     seconds = sum(build.seconds or 0.0 for build in builds)
     if seconds >= _WORTH_SECONDS:
-        names = few(
-            list(dict.fromkeys(f"`{build.name}`" for build in builds if build.name)), _NAMED
-        )
+        names = dict.fromkeys(f"`{build.name}`" for build in builds if build.name)
+        named = few(list(names), _NAMED) or "compilers"
         yield Remedy(
-            about=f"{names or 'compilers'} that the training started, for a build of its own",
+            about=f"{named} that the training started, for a build of its own",
             what="Build it before the training, or keep the library's build directory.",
             saves=seconds,
         )
 
 
-def _of_unknown_saving(rank: Mapping[str, Any], what: Provenance) -> Iterator[Remedy]:
-    conditions = _conditions(rank)
+def _of_unknown_saving(
+    rank: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], what: Provenance
+) -> Iterator[Remedy]:
+    compile = rank["compile"]
     if (held := conditions.get("fallback")) and held.get("advice"):
         yield Remedy(about=held["words"], what=held["advice"])
-    for slow in rank["compile"].get("inefficiencies") or ():
+    for slow in compile.get("inefficiencies") or ():
         if slow["kind"] != "flex_attention":  # the condition
             yield Remedy(about=slow["words"], what=slow["advice"])
-    compile = rank["compile"]
     for calls, text in _UNDER_A_STANCE.items():
         if number := compile.get(calls):
             yield Remedy(about=f"{counted(number, 'call')} {text}", what=_STANCE)
@@ -277,7 +276,3 @@ def _breaks(breaks: Sequence[Break]) -> Iterator[Remedy]:
         if item.advice:
             times = counted(item.count, "graph break")
             yield Remedy(about=f"{times}: {of_break(item)}", what=item.advice)
-
-
-def _conditions(rank: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {condition["condition"]: condition for condition in rank["conditions"]}

@@ -22,7 +22,7 @@ from warmwatch.shared.reasons import plain
 from warmwatch_monitor.commands.report import goodput
 from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.commands.report.brief import SIGNS, brief
-from warmwatch_monitor.commands.report.charts import icicle
+from warmwatch_monitor.commands.report.charts import icicle, samples
 from warmwatch_monitor.commands.report.command import cleaned, picture
 from warmwatch_monitor.commands.report.compilations import priced
 from warmwatch_monitor.commands.report.goodput import LATER
@@ -574,6 +574,14 @@ def test_the_remedy_of_a_fallback_is_that_of_its_reason(words: str, remedy: str)
     assert remedy in found.what
 
 
+def test_a_condition_without_advice_is_no_remedy() -> None:
+    words = "thrashing: 4 of the last 10 steps compiled"
+    held = [{"condition": "thrashing", "words": words, "advice": None}]
+    made = report(a.finished(answers={"conditions": held}))
+    assert words in page(made).answer
+    assert not [one for one in made.do if one.about == words]
+
+
 def test_a_remedy_that_saves_nothing_notable_is_not_first() -> None:
     """Compiling an evaluation earlier saves nothing. The list of recompiles has the advice."""
     evaluation = replace(a.AGAIN, category="grad_mode", reason="GLOBAL_STATE changed: grad_mode ")
@@ -820,6 +828,16 @@ def test_the_labels_of_a_time_axis_are_exact() -> None:
     page_of = whole_html(replace(account, began=epochs[0]))
     labels = re.findall(r'text-anchor="(?:middle|end)">(\d+ (?:s|min))</text>', page_of)
     assert labels[-3:] == ["50 s", "100 s", "150 s"]
+
+
+def test_the_chart_of_power_names_the_gpu_and_its_rank() -> None:
+    """NVML's order is not that of uuids: a position among them is no index of a GPU."""
+    views = [b.view(b.as_rank(b.WARM, n, 2)) for n in range(2)]
+    summary = a.run_summary(*views, gpu_samples={"GPU-a": a.power(), "GPU-b": a.power()})
+    pairs = zip(summary.ranks, (["GPU-b"], ["GPU-a"]), strict=True)
+    ranks = tuple(replace(one, answer={**one.answer, "gpus": gpus}) for one, gpus in pairs)
+    names = [name for name, _ in samples(replace(summary, ranks=ranks), report(summary))]
+    assert names == ["Power of GPU-b, rank 0", "Power of GPU-a, rank 1"]
 
 
 def test_the_axis_of_steps_begins_with_the_run_although_the_daemon_began_later() -> None:
