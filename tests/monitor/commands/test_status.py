@@ -145,8 +145,8 @@ def looked_at(tmp_path: Path, slot: Slot) -> tuple[int, str, dict[str, Any]]:
 @pytest.mark.usefixtures("nobody")
 def test_without_a_daemon_the_first_poll_detects_a_stall(tmp_path: Path) -> None:
     code, shown, rank = looked_at(tmp_path, stepping(*[24 * MS] * 90, ago=20))
-    assert re.match(r"gpt2: no step .*24 ms.* nothing compiles", shown)
-    assert "silent" in [one["condition"] for one in rank["conditions"]]
+    words = {one["condition"]: one["words"] for one in rank["conditions"]}
+    assert shown.startswith(f"gpt2: {words['silent']}")
     assert rank["last_step_age_seconds"] >= 20
     assert code == 0
 
@@ -154,11 +154,9 @@ def test_without_a_daemon_the_first_poll_detects_a_stall(tmp_path: Path) -> None
 @pytest.mark.usefixtures("nobody")
 def test_without_a_daemon_the_first_poll_detects_slower_steps(tmp_path: Path) -> None:
     slot = stepping(*[24 * MS] * 2000, *[400 * MS] * 100)
-    code, shown, rank = looked_at(tmp_path, slot)
+    code, _, rank = looked_at(tmp_path, slot)
+    assert "slower" in [one["condition"] for one in rank["conditions"]]
     # 24 ms is read off a histogram
-    assert re.search(
-        r"warm but slower: 400 ms a step \(24[.\d]* ms before, 1[67]x\); nothing c", shown
-    )
     assert rank["slower"]["ratio"] == pytest.approx(400 / 24, rel=0.05)
     assert rank["slower"]["since_step"] is None, "nobody saw when"
     assert code == 0

@@ -24,6 +24,7 @@ from warmwatch_monitor.commands.terminal.table import lines, row
 from warmwatch_monitor.model import Compilation, FunctionCost, GraphBreak, RankView
 from warmwatch_monitor.output.states import STYLES, overview
 from warmwatch_monitor.status.words.conditions import conditions
+from warmwatch_monitor.status.words.states import state_words
 
 NOW = b.EPOCH
 LONG = "pretraining-of-the-largest-model-so-far-2026-11-21-attempt-3"
@@ -92,10 +93,9 @@ def test_the_line_above_several_runs_counts_them_and_hides_no_unread_record() ->
     assert overview(only(answer, answer["runs"][:1])).count("cannot be read") == 1
     crowded = {**answer, "details": ["some records cannot be read", *answer["details"]]}
     assert overview(crowded) == "2 runs: 2 warm", "the details below have it"
-    slower = replace(views[1].judgement, conditions=("slower",))
-    assert overview(status(b.snapshot(views[0], replace(views[1], judgement=slower)))) == (
-        "2 runs: 1 warm, 1 warm but slower"
-    )
+    slower = replace(views[1], judgement=replace(views[1].judgement, conditions=("slower",)))
+    words = overview(status(b.snapshot(views[0], slower)))
+    assert words == f"2 runs: 1 warm, 1 {state_words(slower)}"
 
 
 def test_a_single_run_has_no_name_column() -> None:
