@@ -70,9 +70,11 @@ class Listener:
         """The exception to raise instead of compiling a kernel; ``None``: compile it."""
         return None
 
-    def cached(self, cache: str, *, hit: bool) -> None:
-        """A lookup in a cache that PyTorch does not count; ``cache`` is one of
-        ``record.CACHES``."""
+    def counted(self, counter: str) -> None:
+        """One more of what PyTorch does not count itself.
+
+        ``counter``: a field of ``record.CompileCounts``, or one of a cache: ``cache_hits.triton``.
+        """
 
     def cache_lookup(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
         """This thread looked up or bypassed a compile cache. ``values``: PyTorch's key, the lines

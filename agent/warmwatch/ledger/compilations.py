@@ -145,9 +145,6 @@ class Compilations:
         self._accounted = times
         return {name: (new - old) // 1000 for name, new, old in pairs if new - old >= 1000}
 
-    def cached(self, word: int) -> None:
-        self._block[word] += 1  # published with the compilation, or at the activity's end
-
     def cache_lookup(self, now: int, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
         fields = {name: values.get(name) for name in ("id", "key", "reason")}
         parts = self._written_keys.packed(cache, values.get("lines") or [])

@@ -49,6 +49,11 @@ class CounterStore:
         self.store = store
         self.on_begin: Callable[[], None] = lambda: None
 
+    def add(self, name: str) -> None:
+        """Increment one counter, also one of a cache."""
+        self.block[counter(name)] += 1
+        self.store.publish(self.block)
+
     def publish_with_line(self, event: str, now: int, values: Mapping[str, Any]) -> None:
         """Publish the counters, and write a line."""
         self.store.publish(self.block)

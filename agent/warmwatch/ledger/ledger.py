@@ -17,7 +17,7 @@ from warmwatch.hooks.dynamo.events import Compiling
 from warmwatch.ledger.activities import Activities
 from warmwatch.ledger.compilations import Compilations
 from warmwatch.ledger.compile_calls import CompileCalls
-from warmwatch.ledger.counters import CounterStore, FirstStep, PytorchState, Store, counter
+from warmwatch.ledger.counters import CounterStore, FirstStep, PytorchState, Store
 from warmwatch.ledger.pauses import Pausing
 from warmwatch.ledger.step_facts import StepFacts
 from warmwatch.process.ending import End
@@ -199,10 +199,9 @@ class Ledger:
         if excluded:
             flop["excluded"] = list(dict.fromkeys((*flop.get("excluded", ()), *excluded)))[:8]
 
-    def cached(self, cache: str, *, hit: bool) -> None:
-        """A lookup in a cache that PyTorch's counters leave out, within an activity."""
-        word = counter(f"cache_{'hits' if hit else 'misses'}.{cache}")
-        self._queue.post(self._compilations.cached, word)
+    def counted(self, counter: str) -> None:
+        """One more of what PyTorch does not count: a counter such as ``cache_hits.triton``."""
+        self._queue.post(self._counters.add, counter)
 
     def cache_lookup(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
         now = self._clock()

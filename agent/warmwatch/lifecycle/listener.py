@@ -129,8 +129,8 @@ class HookListener(Listener):
     def refusal(self, of: Mapping[str, Any]) -> Exception | None:
         return self._after_warm.refusal(of)
 
-    def cached(self, cache: str, *, hit: bool) -> None:
-        self._process.ledger.cached(cache, hit=hit)
+    def counted(self, counter: str) -> None:
+        self._process.ledger.counted(counter)
 
     def cache_lookup(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
         reason = values.get("reason")

@@ -40,8 +40,8 @@ class Listener:
     def end(self, event: str) -> None:
         self.calls.append(("end", event))
 
-    def cached(self, cache: str, *, hit: bool) -> None:
-        self.calls.append((cache, "hit" if hit else "miss"))
+    def counted(self, counter: str) -> None:
+        self.calls.append(("counted", counter))
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
         self.calls.append(("again", reason, category, where["name"]))
@@ -88,7 +88,7 @@ def test_a_kernel_is_reported_once_with_its_name_and_cache_result(
     assert others == [{"name": "scale", "cache": "hit"}] * 2
     assert listener.calls[:6] == [
         ("begin", COMPILE),
-        ("triton", "miss"),
+        ("counted", "cache_misses.triton"),
         ("triton", "scale"),
         ("end", COMPILE),
         *BUILD,
@@ -160,7 +160,7 @@ def test_a_tuning_is_one_compilation_with_all_its_configurations(triton: SimpleN
     tuned = triton.Autotuner(triton.JITFunction(scale), (64, 128))
     for n in (4, 4, 8):
         tuned.run(FLOAT, n)
-    trial = [("begin", COMPILE), ("triton", "miss"), ("end", COMPILE), *BUILD]
+    trial = [("begin", COMPILE), ("counted", "cache_misses.triton"), ("end", COMPILE), *BUILD]
     again = ("again", "n: expected 4, actual 8", "shape", "scale")
     assert listener.calls == [
         *[("begin", TUNE), *trial, *trial, ("triton", "scale"), ("end", TUNE)],

@@ -117,7 +117,7 @@ class _Reporter:
 
     def _compiled(self, making: _Making, error: BaseException | None) -> None:
         if error is None:
-            self._listener.cached(_KIND, hit=not making.built)
+            self._listener.counted(f"cache_{'misses' if making.built else 'hits'}.{_KIND}")
             making.verdicts.append(not making.built)
         if self._thread.tunings:  # the autotuner skips a configuration that does not compile
             self._thread.tunings[-1].verdicts += making.verdicts
