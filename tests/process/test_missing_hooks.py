@@ -112,7 +112,7 @@ RENAMED = """
 import contextlib, sys
 from unittest.mock import patch
 import torch._dynamo, torch._inductor.compile_fx as compile_fx
-from torch._dynamo import convert_frame, eval_frame, utils
+from torch._dynamo import convert_frame, utils
 import warmwatch, warmwatch.hooks.registry as hooks
 from warmwatch.lifecycle import api as _current, listener as _listening
 from warmwatch.hooks import phases as _phases
@@ -183,10 +183,6 @@ CASES = {
         torch._dynamo, "convert_frame", Owner(convert_frame, *fallbacks.NAMES)),
     "CatchErrorsWrapper.__call__": lambda: patch.object(
         torch._dynamo, "convert_frame", replaced(convert_frame, "CatchErrorsWrapper", Without)),
-    "_callback_from_stance": lambda: patch.object(
-        torch._dynamo, "eval_frame", Owner(eval_frame, "_callback_from_stance")),
-    "_patch_step_function": lambda: patch.object(
-        torch.optim, "Optimizer", Owner(torch.optim.Optimizer, "_patch_step_function")),
     "_compile_fx_inner": lambda: patch.object(flops, "_COMPILE", "_compile_graph"),
     "fx_compile_async": lambda: patch.object(compile_fx, "fx_compile_async", create=True),
 }
@@ -217,8 +213,6 @@ NAMED = {
     "events": "event_names",
     "limit": "recompile_limit",
     "CatchErrorsWrapper.__call__": "disabled",
-    "_callback_from_stance": "disabled",
-    "_patch_step_function": "new_optimizers",
     "_compile_fx_inner": "flops",
     "fx_compile_async": None if "2.6" in VERSION else "async_modes",
 }
