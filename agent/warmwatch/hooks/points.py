@@ -158,7 +158,8 @@ class Installed:
         late: modules that may be imported later, and what to install once they are; it raises
             ``HookPointAbsentError`` like an install function.
         counters: PyTorch's cumulative counters, by the slot's counter names (``graphs``,
-            ``cache_hits.inductor_fx``...); they fall when a user clears them.
+            ``cache_hits.inductor_fx``...); they fall when a user clears them. Only rises during
+            compile activity count.
         graph_breaks: count of graph breaks by PyTorch's reason; they fall in the same way.
         break_place: the place of a reason's last break: name, file and line, as far as known.
         asynchronous: whether a mode that swaps in compiled code later, without an event, is on.
