@@ -140,13 +140,14 @@ def test_a_new_pod_of_the_daemon_repeats_no_alert() -> None:
     )
 
 
-def test_a_hang_of_many_nodes_is_one_page() -> None:
+@pytest.mark.parametrize("nodes", [12, pytest.param(64, marks=pytest.mark.long)])
+def test_a_hang_of_many_nodes_is_one_page(nodes: int) -> None:
     world = World(20)
     down = lost_at_random(0.1)
-    for node in range(12):
-        world.daemon(f"n{node}", down=down).rank(rank=node, states=HANG, world_size=12)
+    for node in range(nodes):
+        world.daemon(f"n{node}", down=down).rank(rank=node, states=HANG, world_size=nodes)
     assert world.alerts.keys() == {"WarmwatchStalled", "WarmwatchStalledLong"}
-    assert "(all ranks: 12 stalled)" in world.texts("WarmwatchStalledLong", 20)["first_rank"]
+    assert f"(all ranks: {nodes} stalled)" in world.texts("WarmwatchStalledLong", 20)["first_rank"]
 
 
 def test_a_rank_that_works_without_steps_is_no_hang_to_a_daemon_that_just_started() -> None:
