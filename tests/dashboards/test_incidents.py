@@ -221,19 +221,26 @@ def test_a_lost_rank_is_one_page_and_the_end_of_its_run_the_next_line_of_the_sam
     )
 
 
-@pytest.mark.parametrize(("killed", "state"), [(0, "failed"), (1, "lost")])
+@pytest.mark.parametrize(
+    ("killed", "state", "name", "words"),
+    [
+        (0, "failed", {"signal": "SIGKILL"}, "killed by SIGKILL"),
+        (1, "lost", {"signal": "SIGKILL"}, "killed by SIGKILL"),
+        (1, "failed", {"exit_code": "3"}, "exit code 3"),
+    ],
+)
 def test_the_rank_that_was_killed_comes_before_those_that_failed_of_it(
-    killed: int, state: str
+    killed: int, state: str, name: dict[str, str], words: str
 ) -> None:
-    """Which a daemon saw end after them, at its next poll. One alone on its host is lost."""
+    """Which a daemon saw end after them. One alone on its host is lost."""
     world = World(8)
     daemon = world.daemon()
-    signal = {"end": state, "signal": "SIGKILL"}
-    daemon.rank(rank=killed, states=[(0, "warm"), (300.4, state)], end=signal, world_size=2)
+    end = {"end": state, **name}
+    daemon.rank(rank=killed, states=[(0, "warm"), (300.4, state)], end=end, world_size=2)
     raised = {"end": "failed", "exception": "RuntimeError", "exit_code": "1"}
     daemon.rank(rank=1 - killed, states=[(0, "warm"), (300, "failed")], end=raised, world_size=2)
     assert world.texts("WarmwatchRunFailed", 8)["first_rank"] == (
-        f"rank {killed} on node-a: {state}, killed by SIGKILL (all ranks: "
+        f"rank {killed} on node-a: {state}, {words} (all ranks: "
         + ("2 failed)" if state == "failed" else "1 failed, 1 lost)")
     )
 

@@ -297,7 +297,8 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
         reported_run: the run's name before a name conflict added a number; ``None`` without one.
         owner: ``None`` if not determined. alive: whether a process holds its lock.
         pid: of the holder in this reader's own pid namespace; ``None`` where not alive.
-        gone_ns: when this reader found the lock released after it had seen it held; else ``None``.
+        gone_ns: when it died, or else when this reader found the lock released after it had seen it
+        held; ``None`` if neither is known.
         death: its end by the kernel's account, if it wrote no exit status; ``None`` if it lives, or
         this is not known.
         beginning, recompile: the last one in the journal, whether it has ended or not.
@@ -356,8 +357,7 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
         slot = self.slot
         if not death.signal:
             slot = slot._replace(compile=with_exit_code(slot.compile, death.exit_code))
-        gone_ns = self.gone_ns or death.at_ns
-        return replace(self, death=death, slot=slot, gone_ns=gone_ns)
+        return replace(self, death=death, slot=slot, gone_ns=death.at_ns)
 
 
 def _by_uuid(gpus: Iterable[GpuReading]) -> dict[str, GpuReading]:

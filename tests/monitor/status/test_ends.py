@@ -12,6 +12,7 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch.shared.states import State
+from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.model import Death, RankHistory, RankView, RecordReading
 from warmwatch_monitor.output.summary import details_of
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
@@ -22,10 +23,12 @@ from warmwatch_monitor.status.words.sentence import summary
 TRAINED = replace(b.WARM, steps=replace(b.WARM.steps, steps=12))
 
 
-def ended(how: str, *, code: int | None = None, exception: str | None = None) -> RankView:
+def ended(
+    how: str, *, code: int | None = None, exception: str | None = None, raised: Place | None = None
+) -> RankView:
     slot = b.ended(how, TRAINED)
     counts = replace(slot.compile, exit_code=0 if code is None else 1 + code)
-    journal = {"exception": exception}
+    journal = {"exception": exception, "raised": raised}
     return b.view(replace(slot, compile=counts), alive=False, journal=journal)
 
 
@@ -49,6 +52,11 @@ ENDS = {
         ended("failed", code=1, exception="RuntimeError"),
         "failed after 12 steps: RuntimeError",
         ("failed", 1, "RuntimeError"),
+    ),
+    "exception of a known line": (
+        ended("failed", code=1, exception="OSError", raised=Place(name="s", file="t.py", line=9)),
+        "failed after 12 steps: OSError; raised in `s` (t.py:9)",
+        ("failed", 1, "OSError"),
     ),
     "exit code": (
         ended("failed", code=3),
@@ -191,15 +199,20 @@ def test_the_signal_that_killed_a_rank_is_reported(name: str) -> None:
     assert f"{name} killed the process" in evidence(view)
 
 
+@pytest.mark.parametrize("found", [None, 2.9])
 @pytest.mark.parametrize(("number", "memory"), [(6, None), (9, False), (9, True)])
-def test_a_death_that_an_earlier_daemon_saw_is_the_end(number: int, memory: bool | None) -> None:
-    one = RecordReading(folder="/a", slot=TRAINED, alive=False)
+def test_a_death_that_an_earlier_daemon_saw_is_the_end(
+    number: int, memory: bool | None, found: float | None
+) -> None:
+    """When it happened, not when a poll found it."""
+    gone_ns = None if found is None else b.ago(found)
+    one = RecordReading(folder="/a", slot=TRAINED, alive=False, gone_ns=gone_ns)
     known = RankHistory(death=Death(signal=number, at_ns=b.ago(3), out_of_memory=memory))
     around = OtherReadings(now_ns=b.NOW, histories={"/a": known})
     (run,), _ = Judging().of([one], around, {"/a"})
     (view,) = run.ranks
     assert (end(view)["signal"], end(view)["out_of_memory"]) == (Signals(number).name, memory)
-    assert view.figures.progress.state_since == pytest.approx(b.EPOCH - 3)
+    assert view.figures.progress.state_since == pytest.approx(b.EPOCH - 3, abs=0.01)
 
 
 def test_the_rank_that_failed_first_is_named_and_those_that_failed_of_it_after_it() -> None:
@@ -221,6 +234,13 @@ def test_the_rank_that_failed_first_is_named_and_those_that_failed_of_it_after_i
     soon = summary(b.snapshot(closed, segfault(1, 2.7), raised(2, 3.1, "RuntimeError")))
     assert soon == (
         "gpt2: failed after 12 steps: killed by SIGSEGV, rank 1 of 3; ranks 0 and 2 failed: "
+        "RuntimeError"
+    )
+    leaves = b.as_rank(b.ended("failed", TRAINED, 2.7), 1, 3)
+    leaves = b.view(replace(leaves, compile=replace(leaves.compile, exit_code=1 + 3)), alive=False)
+    left = summary(b.snapshot(closed, leaves, raised(2, 3.1, "RuntimeError")))
+    assert left == (
+        "gpt2: failed after 12 steps with exit code 3, rank 1 of 3; ranks 0 and 2 failed: "
         "RuntimeError"
     )
     late = summary(b.snapshot(closed, segfault(1, 1.5), raised(2, 3.1, "RuntimeError")))

@@ -43,6 +43,26 @@ def test_each_state_of_a_living_rank_has_its_sentence(state: str) -> None:
     assert summary(b.snapshot(STATES[state])) == SENTENCES[state]
 
 
+@pytest.mark.parametrize(
+    ("batch_ago", "ranks", "words"),
+    [
+        (80, 1, "it took no batch since: perhaps it waits for data"),
+        (70, 1, "it took a batch since, and stands within the step"),
+        (70, 8, "it took a batch since, and stands within the step, perhaps in a collective"),
+    ],
+)
+def test_a_stalled_rank_that_takes_batches_stands_before_or_within_a_step(
+    batch_ago: float, ranks: int, words: str
+) -> None:
+    """The last step was 75 s ago."""
+    slot = STATES["stalled"].record.slot
+    steps = replace(slot.steps, batches=12, last_batch_ns=b.ago(batch_ago))
+    view = b.view(b.as_rank(replace(slot, steps=steps), 0, ranks))
+    headline, details = b.parts(answer(b.snapshot(view)))
+    assert headline.startswith(SENTENCES["stalled"])
+    assert words in details
+
+
 def test_unreadable_records_are_not_reported_as_an_idle_host() -> None:
     silent = replace(b.HEALTH, up=False, error="no answer for 9 s")
     assert summary(b.snapshot(sources=(silent,))) == (

@@ -273,13 +273,13 @@ def decisive_rank(run: RunView) -> RankView:
     return min((v for v in run.ranks if v.judgement.state is run.state), key=advancement)
 
 
-# A daemon sees a killed process end, at the next poll, after its peers have failed of it.
+# A daemon may see a process end without an exception after its peers have failed of it.
 _SEEN_LATE = 1.0
 
 
 def _failed_at(view: RankView) -> float:
     since = view.figures.progress.state_since or math.inf
-    return since - _SEEN_LATE if view.figures.life.signal else since
+    return since if view.figures.life.exception else since - _SEEN_LATE
 
 
 def _world(run: RunView, decisive: RankView) -> int:

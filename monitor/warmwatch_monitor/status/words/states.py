@@ -464,7 +464,20 @@ def _stalled(view: RankView) -> StateText:
     limit = progress.stall_limit_seconds
     name = f" (limit {duration(limit)})" if limit is not None else ""
     no_step = f"no step for {duration(progress.quiet_seconds)}{name}"
-    return (_after("stalled", f"{no_step} and {nothing_compiles(view)}"),)
+    head = _after("stalled", f"{no_step} and {nothing_compiles(view)}")
+    text = _since_its_last_batch(view)
+    return (head, Clause(text, Kind.REASON)) if text else (head,)
+
+
+def _since_its_last_batch(view: RankView) -> str:
+    """Whether it stands within a step or between two; empty if no DataLoader shows that."""
+    progress = view.figures.progress
+    if progress.batch_quiet_seconds is None:
+        return ""
+    if progress.batch_quiet_seconds > progress.quiet_seconds:
+        return "it took no batch since: perhaps it waits for data"
+    collective = ", perhaps in a collective" if (view.figures.who.world_size or 1) > 1 else ""
+    return f"it took a batch since, and stands within the step{collective}"
 
 
 # steps of an optimizer of torch.optim are seen without it
@@ -491,7 +504,10 @@ def _failed(view: RankView) -> StateText:
     """What failed, and how: ``failed after 12 steps: RuntimeError``."""
     title, life = state_title(view), view.figures.life
     if life.exception:
-        return (_after(title, life.exception, ": "),)
+        head, at = _after(title, life.exception, ": "), life.raised
+        if at is None:
+            return (head,)
+        return head, Clause(f"raised in {place(at.name, at.file, at.line)}", Kind.REASON)
     if life.exit_code is None and life.signal:
         return (_killed(view, f"killed by {life.signal}{_memory(view)}"),)
     how = "an uncaught exception" if life.exit_code is None else f"exit code {life.exit_code}"
