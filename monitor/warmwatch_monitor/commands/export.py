@@ -277,7 +277,7 @@ def _begin(compilation: Compiled) -> float:
 
 def _compiled(compilation: Compiled, pid: int, tid: int, began: float) -> Iterator[Event]:
     """The slice of a compilation, and those of its phases."""
-    where = place(compilation.name, compilation.file, compilation.line).replace("`", "")
+    where = place(*compilation.function).replace("`", "")
     name = f"{compilation.kind} {where}".strip()
     args = {
         key: value

@@ -63,12 +63,12 @@ class Gain(Struct, frozen=True, kw_only=True):
     Attributes:
         speed_up: how many times as fast as eager its clean steps are.
         break_even_steps: how many steps after the baseline recover the compile cost so far;
-        ``None`` where they are no faster. paid_back_at: the step by which they have.
+        ``None`` where they are no faster. paid_back_at_step: the step by which they have.
     """
 
     speed_up: float
     break_even_steps: int | None = None
-    paid_back_at: int | None = None
+    paid_back_at_step: int | None = None
 
 
 def beyond_steady_seconds(steps: Steps) -> float | None:
@@ -242,7 +242,7 @@ class Figures(Struct, frozen=True, kw_only=True):
             return Gain(speed_up=speed_up)
         needed = math.ceil(max(0.0, cost) / saved)
         return Gain(
-            speed_up=speed_up, break_even_steps=needed, paid_back_at=baseline.steps + needed
+            speed_up=speed_up, break_even_steps=needed, paid_back_at_step=baseline.steps + needed
         )
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from warmwatch.shared.phrases import duration, one_line, took
+from warmwatch.shared.phrases import duration, one_line, place, took
+from warmwatch.shared.reasons import plain
 from warmwatch.shared.states import ENDED_STATES
+from warmwatch_monitor.figures.compile import Located
 from warmwatch_monitor.figures.rank import LimitedBy, Slower, SlowerPeriod
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.model.journal import CompileTarget
 
 T = TypeVar("T")
 
@@ -196,6 +201,21 @@ REASON_LIMIT = 80
 def own_words(reason: str, longest: int = REASON_LIMIT) -> str:
     """PyTorch's text on one line, shortened to ``longest``."""
     return one_line(reason, longest)
+
+
+def plain_reason(target: CompileTarget) -> str | None:
+    """Why it is recompiled, in plain words; ``None`` if there are none."""
+    return plain(target.reason, target.category, target.of_class)
+
+
+def reason(target: CompileTarget, longest: int = REASON_LIMIT) -> str:
+    """The same, else PyTorch's own words; empty if neither is known."""
+    return plain_reason(target) or own_words(target.reason or "", longest)
+
+
+def label(target: Located) -> str | None:
+    """The function's name and place without backticks; ``None`` if it is unknown."""
+    return place(*target.function).replace("`", "") or None
 
 
 def consecutive(numbers: Iterable[int]) -> list[range]:

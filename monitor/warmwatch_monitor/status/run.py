@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, islice
 
+from msgspec import structs
+
 from warmwatch.shared.advice import advice_for
 from warmwatch.shared.breaks import break_remedy, plain_break
-from warmwatch.shared.phrases import place
-from warmwatch.shared.reasons import plain
 from warmwatch_monitor.figures.machine import Process
 from warmwatch_monitor.figures.training import COUNTED, Warmup
 from warmwatch_monitor.figures.units import copied, total
@@ -32,14 +32,16 @@ from warmwatch_monitor.model import (
     families,
     spread,
 )
+from warmwatch_monitor.model.journal import GraphBreak
+from warmwatch_monitor.output.amounts import label, plain_reason
 from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.schema import status as status_schema
 from warmwatch_monitor.status.words.caching import dropped, remedy_of_dropped
 from warmwatch_monitor.status.words.conditions import conditions, inefficiencies, remedy_of
-from warmwatch_monitor.status.words.evidence import evidence, is_evaluation, words
+from warmwatch_monitor.status.words.evidence import evidence, is_evaluation, long_step_words
 from warmwatch_monitor.status.words.progress import deadline
-from warmwatch_monitor.status.words.repeating import remedy_of_recompile
+from warmwatch_monitor.status.words.repeating import remedy_of_compilation
 from warmwatch_monitor.status.words.requested import remedy, since_seconds
 from warmwatch_monitor.status.words.run import decisive_rank, differences, run_answer, title
 from warmwatch_monitor.status.words.states import end_of, qualified_by, state_words
@@ -52,29 +54,37 @@ VARYING = 20
 # A record can claim any world size, and the seen ranks can have gaps between them.
 MOST_MISSING_LISTED = 100
 _FX = "inductor_fx"
+_TOTALS = ("compilations", "failures", "seconds", "cache_hits", "cache_misses")
 
 
-def run_document(view: RunView) -> status_schema.Run:
-    missing = view.missing_ranges
-    sentence, decisive, stretch = run_answer(view), decisive_rank(view), view.stretch
-    return status_schema.Run(
+def run_in_words(view: RunView) -> status_schema.RunAnswer:
+    sentence, decisive = run_answer(view), decisive_rank(view)
+    return status_schema.RunAnswer(
         run=view.run,
-        name=view.who.name,
-        owner=view.who.owner,
-        owner_uid=view.who.owner_uid,
         state=view.state,
         state_words=state_words(decisive),
         qualified_by=qualified_by(decisive),
+        summary=sentence.summary,
+        title=title(view),
+        subtitle=sentence.subtitle,
+        clauses=list(sentence.clauses),
+    )
+
+
+def run_document(view: RunView) -> status_schema.Run:
+    missing, decisive, stretch = view.missing_ranges, decisive_rank(view), view.stretch
+    return copied(
+        run_in_words(view),
+        status_schema.Run,
+        name=view.who.name,
+        owner=view.who.owner,
+        owner_uid=view.who.owner_uid,
         decisive_rank=decisive.rank,
         compiling=any_compiling([view]),
         compiling_since=stretch.began_at if stretch else None,
         compiling_seconds=stretch.seconds if stretch else None,
         compiler_seconds=stretch.compiler_seconds if stretch else None,
         warm=all_warm([view]),
-        summary=sentence.summary,
-        title=title(view),
-        subtitle=sentence.subtitle,
-        clauses=list(sentence.clauses),
         limited_by=view.limited_by,
         compile_gpu_seconds=total(rank.compile_gpu_seconds for rank in view.ranks),
         compile_joules=total(spent.compile_joules for rank in view.ranks if (spent := rank.energy)),
@@ -95,29 +105,22 @@ def _skew(view: RunView) -> status_schema.Skew | None:
         return None
     return status_schema.Skew(
         compile_seconds=spread(ranks, lambda rank: rank.figures.compile.seconds),
-        compilations=spread(ranks, lambda rank_view: rank_view.figures.compile.compilations),
-        graphs=spread(ranks, lambda item: item.figures.compile.graphs),
-        recompiles=spread(ranks, lambda value: value.figures.compile.recompiles),
-        first_step_at=spread(ranks, lambda entry: entry.figures.steps.first_at),
-        step_seconds=spread(view.living, lambda element: element.figures.steps.length),
+        compilations=spread(ranks, lambda rank: rank.figures.compile.compilations),
+        graphs=spread(ranks, lambda rank: rank.figures.compile.graphs),
+        recompiles=spread(ranks, lambda rank: rank.figures.compile.recompiles),
+        first_step_at=spread(ranks, lambda rank: rank.figures.steps.first_at),
+        step_seconds=spread(view.living, lambda rank: rank.figures.steps.length),
         differences=differences(view),
     )
 
 
-def warmup(warmups: Warmups) -> Warmup:
+def _warmup(warmups: Warmups) -> Warmup:
     """The latest warm-up, how many there were, and the first one."""
-    latest = warmups.latest or WarmupSpan()
-    return Warmup(
-        ended=warmups.latest is not None,
-        ended_at=latest.ended_at,
-        seconds=latest.seconds,
-        steps=latest.steps,
-        count=warmups.count,
-        first=warmups.first,
-    )
+    latest, ended = warmups.latest or WarmupSpan(), warmups.latest is not None
+    return copied(latest, Warmup, ended=ended, count=warmups.count, first=warmups.first)
 
 
-def step_seconds(steps: Steps) -> schema.StepSeconds:
+def _step_seconds(steps: Steps) -> schema.StepSeconds:
     """Lengths of single steps and of clean steps."""
     return copied(
         steps,
@@ -132,37 +135,18 @@ def step_seconds(steps: Steps) -> schema.StepSeconds:
     )
 
 
-def long_step(step: LongStep) -> schema.LongStep:
-    """A step that took far longer than usual without compilation, and its known causes."""
+def _long_step(step: LongStep) -> schema.LongStep:
     return copied(
         step,
         schema.LongStep,
         checkpoint_seconds=step.saving_seconds,
         evaluation_seconds=step.evaluating_seconds,
         evaluation=is_evaluation(step),
-        words=words(step),
+        words=long_step_words(step),
     )
 
 
-def batches(steps: Steps) -> schema.Batches | None:
-    """Batches of DataLoaders, and the time waiting for them; ``None``: not known."""
-    if steps.batches is None:
-        return None
-    waited = steps.batch_wait_seconds if steps.batches else None
-    return schema.Batches(count=steps.batches, wait_seconds=waited)
-
-
-def pauses(view: RankView) -> schema.Pauses:
-    """Waits of the training other than compilation."""
-    pauses, given = view.figures.pauses, batches(view.figures.steps)
-    return copied(
-        pauses,
-        schema.Pauses,
-        data_seconds=given.wait_seconds if given else None,
-    )
-
-
-def cost(steps: Steps) -> schema.Cost:
+def _cost(steps: Steps) -> schema.Cost:
     """Compile cost so far: how much longer the affected steps took than clean steps."""
     return schema.Cost(
         first_step_seconds=steps.first,
@@ -172,46 +156,43 @@ def cost(steps: Steps) -> schema.Cost:
     )
 
 
-def baseline(figures: Figures) -> schema.Baseline | None:
+def _baseline(figures: Figures) -> schema.Baseline | None:
     """The eager baseline, if there is one, and the gain from compiling."""
-    eager, gain = figures.baseline, figures.gain
-    if eager is None:
+    if figures.baseline is None:
         return None
-    return schema.Baseline(
-        steps=eager.steps,
-        seconds=eager.seconds,
-        speed_up=gain.speed_up if gain else None,
-        break_even_steps=gain.break_even_steps if gain else None,
-        paid_back_at_step=gain.paid_back_at if gain else None,
-    )
+    gain = structs.asdict(figures.gain) if figures.gain else {}
+    return copied(figures.baseline, schema.Baseline, **gain)
 
 
 def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
     """A rank as JSON; ``ended_together`` is its run's."""
-    figures, judgement = view.figures, view.judgement
+    figures, judgement, steps = view.figures, view.judgement, view.figures.steps
+    waited = steps.batch_wait_seconds if steps.batches else None
     return schema.Rank(
         rank=view.rank,
         state=judgement.state,
         attached_at=figures.who.attached_at,
         since=figures.progress.state_since,
-        steps=figures.steps.count,
+        steps=steps.count,
         clean_steps=judgement.clean_steps,
         last_step_age_seconds=figures.progress.last_step_age_seconds,
-        compile=compiler(view),
+        compile=_compile(view),
         warm_by=judgement.warm_by,
-        warmup=warmup(figures.warmups),
-        step_seconds=step_seconds(figures.steps),
-        long_steps=[long_step(step) for step in figures.log.long_steps],
+        warmup=_warmup(figures.warmups),
+        step_seconds=_step_seconds(steps),
+        long_steps=[_long_step(step) for step in figures.log.long_steps],
         slower=view.slower,
         slower_periods=list(view.slower_periods),
         limited_by=view.limited_by,
         memory_growing=view.memory_growth,
         workers_memory=view.workers_memory,
         compiling_workers=figures.loader_workers,
-        batches=batches(figures.steps),
-        pauses=pauses(view),
-        cost=cost(figures.steps),
-        baseline=baseline(view.figures),
+        batches=None
+        if steps.batches is None
+        else schema.Batches(count=steps.batches, wait_seconds=waited),
+        pauses=copied(figures.pauses, schema.Pauses, data_seconds=waited),
+        cost=_cost(steps),
+        baseline=_baseline(figures),
         worth=_worth(view),
         conditions=[
             schema.Condition(condition=name, words=clause.text, advice=remedy_of(name, view))
@@ -279,7 +260,7 @@ def _memory(memory: Memory | None) -> schema.TorchMemory | None:
     return None if memory is None else schema.TorchMemory(at=memory.at, **memory.bytes)
 
 
-def functions(costs: Sequence[FunctionCost] | None) -> list[compile_schema.Function] | None:
+def _functions(costs: Sequence[FunctionCost] | None) -> list[compile_schema.Function] | None:
     """The MOST most expensive functions, and the sum of the others; ``None``: not known."""
     if costs is None:
         return None
@@ -292,14 +273,10 @@ def _sum_of(rest: Sequence[FunctionCost]) -> compile_schema.Function:
     for function in rest:
         phases.update(function.cost.phase_seconds)
     return compile_schema.Function(
+        **{name: sum(getattr(cost, name) for cost in rest) for name in _TOTALS},
         others=sum(cost.others or 1 for cost in rest),
-        compilations=sum(cost.compilations for cost in rest),
-        failures=sum(cost.failures for cost in rest),
-        seconds=sum(cost.seconds for cost in rest),
         phase_seconds=dict(phases),
         slowest_kernels=[],
-        cache_hits=sum(cost.cache_hits for cost in rest),
-        cache_misses=sum(cost.cache_misses for cost in rest),
     )
 
 
@@ -308,26 +285,21 @@ def _function(function: FunctionCost) -> compile_schema.Function:
     return copied(
         function,
         compile_schema.Function,
-        called=called(function.name, function.file, function.line),
+        called=label(function),
         phase_seconds=dict(cost.phase_seconds),
         ops=cost.ops,
         guards=cost.guards,
         guard_seconds=cost.guard_seconds,
         kernels=cost.kernels,
         slowest_kernels=[
-            compile_schema.Kernel(name=name, seconds=took) for name, took in cost.slowest
+            compile_schema.Kernel(name=name, seconds=seconds) for name, seconds in cost.slowest
         ],
         allocated_bytes=cost.allocated,
         reserved_bytes=cost.reserved,
     )
 
 
-def called(name: str | None, file: str | None, line: int | None) -> str | None:
-    """The function's label in sentences; ``None`` if not known."""
-    return place(name, file, line).replace("`", "") or None
-
-
-def compiler(view: RankView) -> compile_schema.Compile:
+def _compile(view: RankView) -> compile_schema.Compile:
     """The key ``compile``: the compiler's past and current activity."""
     compile, log = view.figures.compile, view.figures.log
     graphs = compile.caches[_FX] if compile.caches else None
@@ -345,58 +317,56 @@ def compiler(view: RankView) -> compile_schema.Compile:
         progress=compile.open.counted if compile.open else None,
         estimate=view.estimate if view.judgement.compiling else None,
         underway=underway(view.figures),
-        functions=functions(log.functions),
+        functions=_functions(log.functions),
         last=_last(log.compilations, log.dearest, log.dearest_seconds),
         more_breaks=max(0, len(log.breaks) - BREAKS),
         more_varying=max(0, len(log.varying) - VARYING),
         more_inefficiencies=more_inefficiencies,
-        breaks=[
-            compile_schema.Break(
-                reason=plain_break(graph_break.reason) or graph_break.reason,
-                count=graph_break.count,
-                called=called(graph_break.name, graph_break.file, graph_break.line),
-                whole=graph_break.whole,
-                advice=break_remedy(
-                    graph_break.reason, graph_break.hint, library=graph_break.library
-                ),
-            )
-            for graph_break in log.breaks[:BREAKS]
-        ],
-        varying=[_varying(dim) for dim in log.varying[:VARYING]],
+        breaks=list(map(_break, log.breaks[:BREAKS])),
+        varying=list(map(_varying, log.varying[:VARYING])),
         inefficiencies=slow,
     )
 
 
+def _break(graph_break: GraphBreak) -> compile_schema.Break:
+    reason, library = graph_break.reason, graph_break.library
+    return compile_schema.Break(
+        reason=plain_break(reason) or reason,
+        count=graph_break.count,
+        called=label(graph_break),
+        whole=graph_break.whole,
+        advice=break_remedy(reason, graph_break.hint, library=library),
+    )
+
+
 def _last(
-    compilations: Sequence[Compilation], dearest: Compilation | None, whole: float
+    compilations: Sequence[Compilation], dearest: Compilation | None, dearest_seconds: float
 ) -> list[compile_schema.PastCompilation]:
     """The last compilations, each with the total cost of its family, as far as recorded.
 
-    Before them ``dearest``, which took ``whole`` with its family, if it is an earlier one.
+    Before them ``dearest``, which took that long with its family, if it is an earlier one.
     """
-    totals: dict[int, float] = {}
-    for family in families(compilations):
-        seconds = [took for at in family if (took := compilations[at].seconds) is not None]
-        if seconds:
-            totals[family[0]] = sum(seconds)
+    totals = {
+        family[0]: total(compilations[at].seconds for at in family)
+        for family in families(compilations)
+    }
     first = max(0, len(compilations) - LAST)
     last = [compilation(compilations[at], totals.get(at)) for at in range(first, len(compilations))]
     if dearest is None or dearest in compilations[first:]:
         return last
-    return [compilation(dearest, whole), *last]
+    return [compilation(dearest, dearest_seconds), *last]
 
 
 def compilation(
-    compilation: Compilation, total: float | None = None
+    compilation: Compilation, total_seconds: float | None = None
 ) -> compile_schema.PastCompilation:
     return copied(
         compilation,
         compile_schema.PastCompilation,
-        total_seconds=total,
-        plain=plain(compilation.reason, compilation.category, compilation.of_class)
-        or dropped(compilation),
-        advice=remedy_of_recompile(compilation) or remedy_of_dropped(compilation),
-        called=called(compilation.name, compilation.file, compilation.line),
+        total_seconds=total_seconds,
+        plain=plain_reason(compilation) or dropped(compilation),
+        advice=remedy_of_compilation(compilation) or remedy_of_dropped(compilation),
+        called=label(compilation),
     )
 
 
@@ -422,7 +392,7 @@ def underway(figures: Figures) -> compile_schema.Underway | None:
     return copied(
         what,
         compile_schema.Underway,
-        called=called(what.name, what.file, what.line),
-        plain=plain(what.reason, what.category, what.of_class) or dropped(what),
+        called=label(what),
+        plain=plain_reason(what) or dropped(what),
         advice=advice_for(what, after_warm=late) or remedy_of_dropped(what),
     )

@@ -14,7 +14,7 @@ from warmwatch_monitor.model import LongStep
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_journal import Journal
 from warmwatch_monitor.sources.records.journal_sums import MOST_LONG_STEPS
-from warmwatch_monitor.status.words.evidence import evidence, words
+from warmwatch_monitor.status.words.evidence import evidence, long_step_words
 from warmwatch_monitor.status.words.sentence import summary
 
 LONG = LongStep(at_ns=b.ago(60), step=400, seconds=41.0, usual_seconds=0.036)
@@ -59,7 +59,8 @@ UNKNOWN = "no compile event in it, and what it went to is not known"
 def test_a_long_step_is_reported_with_its_known_causes_only(
     known: dict[str, float], expected: str
 ) -> None:
-    assert words(replace(LONG, **known)) == f"step 400 came after 41 s, 36 ms are usual: {expected}"
+    words = long_step_words(replace(LONG, **known))
+    assert words == f"step 400 came after 41 s, 36 ms are usual: {expected}"
 
 
 def test_a_long_step_is_in_the_evidence_and_the_answer_and_not_in_the_state() -> None:

@@ -9,7 +9,6 @@ from warmwatch.shared.breaks import break_remedy, plain_break
 from warmwatch.shared.fallbacks import REMEDIES, reason_of
 from warmwatch.shared.fallbacks import words as words_of_fallback
 from warmwatch.shared.phrases import counted, duration, place, took
-from warmwatch.shared.reasons import plain
 from warmwatch_monitor.commands.check.baseline import RATIO, named
 from warmwatch_monitor.commands.check.comparison import (
     SECONDS,
@@ -21,7 +20,7 @@ from warmwatch_monitor.commands.check.comparison import (
 )
 from warmwatch_monitor.commands.check.measured import Share
 from warmwatch_monitor.model import Compilation, CudagraphSkip, GraphBreak, RunView
-from warmwatch_monitor.output.amounts import own_words
+from warmwatch_monitor.output.amounts import own_words, reason
 from warmwatch_monitor.status.words.requested import never_compiled, plain_skip, turned_off
 
 MOST = 5
@@ -97,7 +96,7 @@ def causes(held: Compared) -> list[tuple[str, str | None]]:
 def _cause(cause: Cause, measure: str) -> tuple[str, str | None]:
     if isinstance(cause, GraphBreak):
         why = plain_break(cause.reason) or own_words(cause.reason, _LONGEST)
-        where = place(cause.name, cause.file, cause.line)
+        where = place(*cause.function)
         remedy = break_remedy(cause.reason, cause.hint, library=cause.library)
         return f"{where}: {why}" if where else why, remedy
     if isinstance(cause, CudagraphSkip):
@@ -105,26 +104,24 @@ def _cause(cause: Cause, measure: str) -> tuple[str, str | None]:
     if isinstance(cause, Compilation):
         return _compilation(cause, measure)
     kind = reason_of(cause.setting)
-    where = place(cause.name, cause.file, cause.line)
+    where = place(*cause.function)
     setting = f" ({cause.setting})" if cause.limit is not None else ""
     text = words_of_fallback(kind, where, limit=cause.limit, fullgraph=cause.fullgraph)
     return f"{text}{setting}", REMEDIES[kind]
 
 
 def _compilation(compilation: Compilation, measure: str) -> tuple[str, str | None]:
-    where = place(compilation.name, compilation.file, compilation.line) or "a graph"
+    where = place(*compilation.function) or "a graph"
     if measure == "failures":
         return f"{where}: {compilation.failure}", _OF_FAILURE
     if measure == "cudagraph_skips":
         return _skip(compilation, compilation.cudagraph_skip or ""), _OF_SKIP
-    why = plain(compilation.reason, compilation.category, compilation.of_class) or own_words(
-        compilation.reason or "reason unknown", _LONGEST
-    )
+    why = reason(compilation, _LONGEST) or "reason unknown"
     return f"{where}: {why}", advice_for(compilation)
 
 
 def _skip(value: Compilation | CudagraphSkip, reason: str) -> str:
-    where = place(value.name, value.file, value.line) or "a graph"
+    where = place(*value.function) or "a graph"
     return f"{where}: {plain_skip(reason) or own_words(reason, _LONGEST)}"
 
 

@@ -79,9 +79,9 @@ def icicle(report: Report, traced: Mapping[str, str]) -> Markup | None:
         return None
     scale, x, parts = _WIDTH / seconds, 0.0, list[Markup]()
     groups = {
-        (recompiled.name, recompiled.file, recompiled.line, recompiled.category, reason): at
+        (recompiled.function, recompiled.category, why): at
         for at, recompiled in enumerate(report.recompiled, 1)
-        for reason in recompiled.reasons or ("",)
+        for why in recompiled.reasons or ("",)
     }
     for function in functions:
         name = short_place(function.name, function.file) if function.name else "(unknown)"
@@ -89,8 +89,8 @@ def icicle(report: Report, traced: Mapping[str, str]) -> Markup | None:
         at = x
         for time in function.times:
             wide = (time.seconds or 0.0) * scale
-            why = time.category or "", reason_of(time)
-            group = groups.get((function.name, function.file, function.line, *why))
+            why = reason_of(time)
+            group = groups.get((function.function, time.category or "", why))
             parts += _compilation(at, wide, name, time, group, traced.get(time.id or ""))
             at += wide
         x += function.seconds * scale

@@ -8,14 +8,13 @@ from typing import Any
 
 from warmwatch.shared.advice import advice_for, cause
 from warmwatch.shared.phrases import resumed
-from warmwatch.shared.reasons import plain
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.commands.report.parts import Function, Priced, Recompiled
 from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.figures.units import copied, total
 from warmwatch_monitor.model import OF_GRAPHS, families
 from warmwatch_monitor.model.run_summary import Compiled
-from warmwatch_monitor.output.amounts import own_words
+from warmwatch_monitor.output.amounts import own_words, plain_reason
 
 _REASON = 160
 # of a family, the first known value
@@ -36,7 +35,6 @@ def priced(compiled: Iterable[Compiled]) -> tuple[Priced, ...]:
 def _priced(parts: Sequence[Compiled]) -> Priced:
     first = parts[0]
     compiled = [part for part in parts if part.kind in OF_GRAPHS and not part.at_limit]
-    reasons = (plain(part.reason, part.category, part.of_class) for part in parts)
     known = {
         name: next((value for part in parts if (value := getattr(part, name)) is not None), None)
         for name in _FIRST_KNOWN
@@ -49,7 +47,7 @@ def _priced(parts: Sequence[Compiled]) -> Priced:
         ended=max(part.ended for part in parts),
         seconds=total(part.seconds for part in parts),
         kinds=tuple(part.kind for part in parts),
-        plain=next(filter(None, reasons), None),
+        plain=next(filter(None, map(plain_reason, parts)), None),
         compilations=len(compiled),
         cache_hits=sum(part.cache == "hit" for part in parts),
         cache_misses=sum(part.cache == "miss" for part in parts),

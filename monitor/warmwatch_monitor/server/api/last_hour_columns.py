@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec import convert
 from msgspec.structs import asdict
 
-from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
+from warmwatch_monitor.model import RankView, Snapshot, all_warm, any_compiling
 from warmwatch_monitor.server.api.last_hour import (
     GPU_COLUMNS,
     PAUSE_NAMES,
@@ -24,17 +24,14 @@ from warmwatch_monitor.server.api.last_hour import (
     Series,
     cut,
 )
-from warmwatch_monitor.status.run import compilation
+from warmwatch_monitor.status.run import compilation, run_in_words
 from warmwatch_monitor.status.schema.events import (
     SampledGpu,
     SampledRank,
-    SampledRun,
     SampleEvent,
 )
 from warmwatch_monitor.status.words.evidence import evidence
-from warmwatch_monitor.status.words.run import decisive_rank, run_answer, title
 from warmwatch_monitor.status.words.sentence import answer
-from warmwatch_monitor.status.words.states import qualified_by, state_words
 
 _DIGITS = 6  # of a second, a watt
 K = TypeVar("K")
@@ -94,23 +91,9 @@ def sample(snapshot: Snapshot) -> SampleEvent:
         compiling=any_compiling(snapshot.runs),
         warm=all_warm(snapshot.runs),
         awaited=snapshot.awaited,
-        runs=[_run(view) for view in snapshot.runs],
+        runs=[run_in_words(view) for view in snapshot.runs],
         ranks=[_present(view) for run in snapshot.runs for view in run.ranks],
         gpus=[convert(gpu, SampledGpu, from_attributes=True) for gpu in snapshot.gpus],
-    )
-
-
-def _run(view: RunView) -> SampledRun:
-    sentence, decisive = run_answer(view), decisive_rank(view)
-    return SampledRun(
-        run=view.run,
-        state=view.state,
-        state_words=state_words(decisive),
-        qualified_by=qualified_by(decisive),
-        summary=sentence.summary,
-        title=title(view),
-        subtitle=sentence.subtitle,
-        clauses=list(sentence.clauses),
     )
 
 

@@ -5,13 +5,13 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 
 from warmwatch.shared.states import State
-from warmwatch_monitor.figures.clauses import AnswerClause
 from warmwatch_monitor.figures.compile import Counted
 from warmwatch_monitor.figures.rank import CleanSteps, RankState
 from warmwatch_monitor.figures.training import AttachedAt, LastStepAge, StateSince, StepCount
 from warmwatch_monitor.figures.units import Epoch, Number, Seconds
 from warmwatch_monitor.status.schema.compile import PastCompilation, Underway
 from warmwatch_monitor.status.schema.rank import End
+from warmwatch_monitor.status.schema.status import RunAnswer
 
 _Phase = Annotated[
     str | None, Meta(description="Phase of the compile activity; null if PyTorch reports none.")
@@ -178,27 +178,6 @@ class ResetEvent(Struct, frozen=True, kw_only=True):
     """
 
 
-class SampledRun(Struct, frozen=True, kw_only=True):
-    """A run's sentences at a moment."""
-
-    run: str
-    """The run, as `/status` names it."""
-    state: State
-    """As in `/status`."""
-    state_words: str
-    """As in `/status`."""
-    qualified_by: str | None = None
-    """As in `/status`."""
-    summary: str
-    """As in `/status`."""
-    title: str
-    """As in `/status`."""
-    subtitle: str
-    """As in `/status`."""
-    clauses: list[AnswerClause]
-    """As in `/status`."""
-
-
 class SampledRank(Struct, frozen=True, kw_only=True):
     """A rank's figures at a moment."""
 
@@ -259,7 +238,7 @@ class SampleEvent(Event, frozen=True, kw_only=True):
     """As in `/status`."""
     awaited: bool = False
     """As in `/status`."""
-    runs: list[SampledRun]
+    runs: list[RunAnswer]
     """The runs, by name."""
     ranks: list[SampledRank]
     """The ranks of all runs."""

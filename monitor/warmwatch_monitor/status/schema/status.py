@@ -67,17 +67,11 @@ class Skew(Struct, frozen=True, kw_only=True):
     """Differences between the ranks, once all are warm."""
 
 
-class Run(Struct, frozen=True, kw_only=True):
-    """A training job, with those of its ranks that are seen here."""
+class RunAnswer(Struct, frozen=True, kw_only=True):
+    """The answer for a run, in words."""
 
     run: str
     """Its name here. A run of another user than the monitor's ends with its owner: `gpt2@alice`."""
-    name: str | None = None
-    """Its name, as set by its user."""
-    owner: str | None = None
-    """The user who owns it, by name if there is one; null if it is unknown."""
-    owner_uid: int | None = None
-    """The owner's uid in the monitor's user namespace."""
     state: State
     """State of its least advanced living rank."""
     state_words: str
@@ -86,6 +80,26 @@ class Run(Struct, frozen=True, kw_only=True):
     """
     qualified_by: str | None = None
     """The condition that qualifies a warm or eager state, as in `warm but slower`; null if none."""
+    summary: str
+    """The answer for this run, in one sentence of at most 120 characters. A long name is shortened.
+    """
+    title: str
+    """State and most important figure: `warm, 36 ms a step`."""
+    subtitle: str
+    """`summary` without the name and without what `title` has."""
+    clauses: list[AnswerClause]
+    """The answer for this run, by kind, the most important first."""
+
+
+class Run(RunAnswer, frozen=True, kw_only=True):
+    """A training job, with those of its ranks that are seen here."""
+
+    name: str | None = None
+    """Its name, as set by its user."""
+    owner: str | None = None
+    """The user who owns it, by name if there is one; null if it is unknown."""
+    owner_uid: int | None = None
+    """The owner's uid in the monitor's user namespace."""
     decisive_rank: int
     """The rank that decides the state, which `summary` describes."""
     compiling: bool | None = None
@@ -100,15 +114,6 @@ class Run(Struct, frozen=True, kw_only=True):
     """How much of `compiling_seconds` the compiler of one rank worked, the most of all ranks."""
     warm: bool | None = None
     """Whether all living ranks are warm; null if none lives."""
-    summary: str
-    """The answer for this run, in one sentence of at most 120 characters. A long name is shortened.
-    """
-    title: str
-    """State and most important figure: `warm, 36 ms a step`."""
-    subtitle: str
-    """`summary` without the name and without what `title` has."""
-    clauses: list[AnswerClause]
-    """The answer for this run, by kind, the most important first."""
     limited_by: LimitedBy | None = None
     """What limits its speed while it is warm or eager: of the rank that the others wait for, else
     of most ranks. The last evidence has which rank or how many it is, if not all. Null if that is

@@ -21,7 +21,7 @@ from warmwatch.shared.verdict import (
 )
 from warmwatch_monitor.figures.clauses import Kind
 from warmwatch_monitor.model import Compiler, Fallback, Figures, RankView, Recordings, Slower, Spill
-from warmwatch_monitor.output.amounts import causes_of, compared, own_words, percent, size
+from warmwatch_monitor.output.amounts import causes_of, compared, label, own_words, percent, size
 from warmwatch_monitor.output.summary import Clause, Words, begin
 from warmwatch_monitor.status.schema.compile import Inefficiency
 from warmwatch_monitor.status.words.caching import bypasses, strict_exports
@@ -375,7 +375,7 @@ def inefficiencies(figures: Figures) -> tuple[list[Inefficiency], int]:
 def _unfused(fallback: Fallback) -> Inefficiency:
     return Inefficiency(
         kind="flex_attention",
-        called=_label(place(fallback.name, fallback.file, fallback.line)),
+        called=label(fallback),
         bytes=fallback.score_bytes,
         words=unfused(fallback).text,
         advice=REMEDIES[FLEX],
@@ -399,11 +399,11 @@ def _spilled(spill: Spill, step: float | None) -> Inefficiency:
 
 
 def _recorded(recordings: Recordings) -> Inefficiency:
-    where = place(recordings.name, recordings.file, recordings.line)
+    where = place(*recordings.function)
     grown = f", {size(recordings.grown_bytes)} reserved meanwhile" if recordings.grown_bytes else ""
     return Inefficiency(
         kind="cudagraph_sizes",
-        called=_label(where),
+        called=label(recordings),
         count=max(recordings.sizes),
         seconds=recordings.seconds,
         bytes=recordings.grown_bytes,
@@ -412,7 +412,3 @@ def _recorded(recordings: Recordings) -> Inefficiency:
         advice="Pad inputs to a few sizes, or set "
         "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs.",
     )
-
-
-def _label(where: str) -> str | None:
-    return where.replace("`", "") or None

@@ -20,7 +20,7 @@ _MORE_BATCHES = 3
 _RECORDS_SETTING = "log_compilation_metrics"
 
 
-def words(step: LongStep) -> str:
+def long_step_words(step: LongStep) -> str:
     """``step 400 came after 41 s, 36 ms are usual: 38 s of it saving a checkpoint``."""
     head = f"step {step.step} came after {took(step.seconds)}"
     usual = f", {took(step.usual_seconds)} are usual"
@@ -59,10 +59,10 @@ def long_step_evidence(figures: Figures) -> Iterator[str]:
     long_steps = figures.log.long_steps
     if not long_steps:
         return
-    yield words(long_steps[-1])
+    yield long_step_words(long_steps[-1])
     longest = max(long_steps, key=lambda step: step.seconds)
     if longest.step != long_steps[-1].step:
-        yield f"the longest of them: {words(longest)}"
+        yield f"the longest of them: {long_step_words(longest)}"
 
 
 def evidence(view: RankView) -> list[str]:

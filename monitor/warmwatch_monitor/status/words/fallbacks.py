@@ -32,7 +32,7 @@ def _of_cause(cause: str, total: int, figures: Figures) -> Words:
     if first is None:
         where = counted(total, "function")
         return Words(words(cause, where), happens(cause, where))
-    name = place(first.name, first.file, first.line) or "a function"
+    name = place(*first.function) or "a function"
     if cause == FLEX:
         return unfused(first, total - 1)
     cause = reason_of(first.setting)
@@ -154,7 +154,7 @@ def unfused(fallback: Fallback, others: int = 0) -> Words:
 
     ``others``: how many other functions call it so.
     """
-    where = place(fallback.name, fallback.file, fallback.line)
+    where = place(*fallback.function)
     where += f" (and {counted(others, 'other function')})" if where and others > 0 else ""
     scores = (
         "" if fallback.score_bytes is None else f", {size(fallback.score_bytes)} of scores a call"

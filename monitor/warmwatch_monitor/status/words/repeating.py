@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from warmwatch.shared.advice import MADE_ANEW, advice_for
 from warmwatch.shared.phrases import called_from, duration, place
-from warmwatch.shared.reasons import plain
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.model import Compilation, Figures
-from warmwatch_monitor.output.amounts import own_words
+from warmwatch_monitor.output.amounts import own_words, reason
 from warmwatch_monitor.output.summary import Words, begin
+from warmwatch_monitor.status.words.caching import dropped, remedy_of_dropped
 
 _REFUSED = "RecompileError"  # by torch._dynamo.config.error_on_recompile
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
@@ -49,24 +49,21 @@ def why_repeating(figures: Figures) -> Words:
         each = f"{duration(cost)} a step are failed compilations" if cost else ""
         return begin(failure(compilation.failure, compilation.failure_reason), each)
     if compilation.category:
-        text = plain(compilation.reason, compilation.category, compilation.of_class) or own_words(
-            compilation.reason or ""
-        )
-        return begin((text or compilation.category) + called_from(compilation.caller))
-    return begin("torch._dynamo.reset() dropped what was compiled")
+        why = reason(compilation) or compilation.category
+        return begin(why + called_from(compilation.caller))
+    return begin(dropped(compilation) or "")
 
 
 def remedy_of_repeating(figures: Figures) -> str | None:
     """What to do about it; ``None`` if no remedy is known."""
-    if (compilation := _latest(figures)) is None:
-        return None
+    compilation = _latest(figures)
+    return None if compilation is None else remedy_of_compilation(compilation)
+
+
+def remedy_of_compilation(compilation: Compilation) -> str | None:
+    """What helps against a failure, or a recompile after the warm-up or in every step."""
     if compilation.failure:
         return remedy_of_failure(compilation.name, compilation.failure_hint, compilation.failure)
-    return remedy_of_recompile(compilation)
-
-
-def remedy_of_recompile(compilation: Compilation) -> str | None:
-    """What helps against a recompile after the warm-up, or in every step."""
     if compilation.category and not (
         compilation.category == NEW_INSTANCE and compilation.in_a_row >= REPEATED_STEPS
     ):
@@ -76,7 +73,7 @@ def remedy_of_recompile(compilation: Compilation) -> str | None:
         return None
     if compilation.category == NEW_INSTANCE:
         return MADE_ANEW
-    return "Do not call torch._dynamo.reset() in the loop."
+    return remedy_of_dropped(compilation) or "Do not call torch._dynamo.reset() in the loop."
 
 
 def remedy_of_failure(name: str | None, hint: str | None, how: str | None) -> str:
@@ -113,14 +110,14 @@ def _latest(figures: Figures) -> Compilation | None:
 def _named(figures: Figures, item: Compilation) -> str:
     """Its function; PyTorch names none of a backward, which has the id of its forward."""
     if item.kind != "backward":
-        return place(item.name, item.file, item.line)
+        return place(*item.function)
     generator = (
         compilation
         for compilation in reversed(figures.log.compilations)
         if compilation.id == item.id and compilation.name
     )
     forward = next(generator, None)
-    named = place(forward.name, forward.file, forward.line) if forward else ""
+    named = place(*forward.function) if forward else ""
     return f"the backward of {named}" if named else "a backward"
 
 

@@ -125,7 +125,7 @@ def _skips(log: Log) -> Iterator[tuple[int, str]]:
         if made.cudagraph_skip:
             yield made.at_ns, plain_skip(made.cudagraph_skip) or own_words(made.cudagraph_skip)
     for skip in log.skips:
-        where = place(skip.name, skip.file, skip.line)
+        where = place(*skip.function)
         why = plain_skip(skip.reason) or own_words(skip.reason)
         yield skip.at_ns, f"{why}, at {where}" if where else why
 

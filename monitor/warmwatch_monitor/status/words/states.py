@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from warmwatch.shared.phrases import called_from, counted, duration, place, took
-from warmwatch.shared.reasons import plain
 from warmwatch.shared.states import ENDED, WARM, State
 from warmwatch_monitor.figures.clauses import Kind
 from warmwatch_monitor.model import (
@@ -22,7 +21,7 @@ from warmwatch_monitor.model import (
     Underway,
 )
 from warmwatch_monitor.model.machine import WORKER
-from warmwatch_monitor.output.amounts import own_words
+from warmwatch_monitor.output.amounts import reason
 from warmwatch_monitor.output.summary import Clause, Words, begin
 from warmwatch_monitor.status.words.caching import dropped
 from warmwatch_monitor.status.words.conditions import (
@@ -248,14 +247,12 @@ def _outside(view: RankView) -> str:
 
 def _target(compilation: Underway | Compilation | None) -> str:
     """What is compiled; empty if not known."""
-    return (
-        "" if compilation is None else place(compilation.name, compilation.file, compilation.line)
-    )
+    return "" if compilation is None else place(*compilation.function)
 
 
 def _backward_of(underway: Underway) -> str:
     """``the backward of `forward` (model.py:31)``."""
-    named = place(underway.name, underway.file, underway.line)
+    named = place(*underway.function)
     return f"the backward of {named}" if named else "a backward"
 
 
@@ -279,11 +276,7 @@ def _why(compilation: Underway | Compilation | None) -> tuple[Clause, ...]:
     """The reason in plain words, else in PyTorch's own; nothing without a reason."""
     if compilation is None:
         return ()
-    why = dropped(compilation)
-    if compilation.reason:
-        why = plain(compilation.reason, compilation.category, compilation.of_class) or own_words(
-            compilation.reason
-        )
+    why = reason(compilation) if compilation.reason else dropped(compilation)
     return (_reason(begin(f"{why}{called_from(compilation.caller)}")),) if why else ()
 
 

@@ -24,6 +24,11 @@ from warmwatch_monitor.commands.terminal.table import lines, row
 from warmwatch_monitor.model import Compilation, FunctionCost, GraphBreak, RankView
 from warmwatch_monitor.output.states import STYLES, overview
 from warmwatch_monitor.status.words.conditions import conditions
+from warmwatch_monitor.status.words.repeating import (
+    remedy_of_compilation,
+    remedy_of_repeating,
+    why_repeating,
+)
 from warmwatch_monitor.status.words.states import state_words
 
 NOW = b.EPOCH
@@ -491,3 +496,18 @@ def test_what_pytorch_had_dropped_is_compiled_again_for_that_reason(exported: bo
     expected = f"250 ms (step 17, 1.0 s ago), {where}: {by} dropped what was compiled"
     assert line == f"compiled again in {expected}"
     assert any("strict=False" in line for line in output) == exported
+    each_step = replace(one, in_a_row=3)
+    steps = replace(view.figures.steps, repeated=3)
+    log = replace(view.figures.log, compilations=(each_step,))
+    figures = replace(view.figures, steps=steps, log=log)
+    assert why_repeating(figures).text == f"{by} dropped what was compiled"
+    advice = remedy_of_repeating(figures)
+    assert advice is not None
+    assert ("strict=False" in advice) == exported
+
+
+def test_a_compilation_that_fails_in_each_step_has_the_remedy_of_its_failure() -> None:
+    failed = Compilation(id="1/0", kind="forward", at_ns=b.ago(1), name="f", failure="Unsupported")
+    for times in (1, 3):
+        advice = remedy_of_compilation(replace(failed, in_a_row=times)) or ""
+        assert advice.startswith("Stop compiling `f`"), "it is no reset() that compiles it again"
