@@ -357,6 +357,8 @@ class Database:
             return f"{self.path} is being written by another program; will retry"
         if "is full" in text:
             return f"{self.path}: the disk is full; make room, or {_ELSEWHERE}"
+        if "no such column" in text or "no column named" in text:
+            return f"{self.path} has another form; move it away, and a new one is created"
         if isinstance(error, sqlite3.OperationalError):
             return f"{self.path} cannot be written or read ({text}); {_ELSEWHERE}"
         return f"{self.path} is damaged ({text}); move it away, and a new one is created"

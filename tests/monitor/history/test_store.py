@@ -525,6 +525,15 @@ def test_a_damaged_file_is_reported(tmp_path: Path, content: bytes) -> None:
     assert (tmp_path / "history.db").read_bytes() == content
 
 
+def test_a_table_of_another_form_is_reported(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    store.save([a.run_summary()])
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("ALTER TABLE ranks DROP COLUMN outside")
+    with pytest.raises(StoreError, match=r"has another form; move it away, and a new one"):
+        store.save([a.run_summary()])
+
+
 def test_damaged_pages_are_reported(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     store.save(a.run_summary(str(n)) for n in range(50))
