@@ -144,9 +144,7 @@ def test_a_killed_training_is_lost_at_the_next_poll(records: Path) -> None:
         answer = until(url, lambda answer: answer["at"] > gone)
         assert state_is("lost")(answer)
         # the signal is known where the daemon could see the process die
-        end = answer["runs"][0]["ranks"][0]["end"]["signal"]
-        assert end in {None, "SIGKILL"}
-        assert ("killed by SIGKILL" if end else "no exit record") in answer["summary"]
+        assert answer["runs"][0]["ranks"][0]["end"]["signal"] in {None, "SIGKILL"}
 
 
 @pytest.mark.long  # test_ends.py compares the tracebacks of exceptions too
