@@ -531,7 +531,7 @@ def test_a_table_of_another_form_is_reported(tmp_path: Path) -> None:
     with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute("ALTER TABLE ranks DROP COLUMN outside")
     with pytest.raises(StoreError, match=r"has another form; move it away, and a new one"):
-        store.save([a.run_summary()])
+        store.save([a.run_summary("later")])
 
 
 def test_damaged_pages_are_reported(tmp_path: Path) -> None:
