@@ -19,6 +19,9 @@ class UsageError(WarmwatchError):
     exit_code = 2
 
 
+NO_RECENT_RUN = "no recent run here"
+
+
 class UnknownRunError(WarmwatchError):
     """No such run. The message lists known runs, and ``others``: other users' of that name.
 
@@ -36,7 +39,7 @@ class UnknownRunError(WarmwatchError):
                 f"{', '.join(others)}"
             )
             return
-        have = f"runs here: {', '.join(known)}" if known else "no recent run here"
+        have = f"runs here: {', '.join(known)}" if known else NO_RECENT_RUN
         super().__init__(f"no run named {run!r}{near}; {have}")
 
 

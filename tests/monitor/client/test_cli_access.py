@@ -18,6 +18,7 @@ from support.records import held, wait_until, warm, write_record
 from support.values import replace
 from support.web import TOKEN, Authority, ask
 from warmwatch_monitor.base.access import Access
+from warmwatch_monitor.base.errors import NO_RECENT_RUN
 from warmwatch_monitor.base.settings import parse_address
 from warmwatch_monitor.client.daemon import Daemon
 from warmwatch_monitor.client.events import EventClient
@@ -252,6 +253,6 @@ def test_a_client_certificate_is_sent_to_a_server_that_requires_one(
     files = ("--ca", str(authority.file), "--token-file", str(tmp_path / "token"))
     with prometheus(authority, certificates=True) as (url, _):
         shown = run("status", "--prometheus", url, *files, "--cert", cert, "--key", key)
-        assert (shown.exit_code, "no recent run here" in shown.output) == (5, True), shown.output
+        assert (shown.exit_code, NO_RECENT_RUN in shown.output) == (5, True), shown.output
         refused = run("status", "--address", url, *files)
         assert "ends the connection; it may ask for a certificate: give --cert" in refused.stderr

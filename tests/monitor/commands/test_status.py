@@ -36,6 +36,7 @@ from support.records import (
 from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import Slot
+from warmwatch_monitor.base.errors import NO_RECENT_RUN
 from warmwatch_monitor.client import answers
 from warmwatch_monitor.client import daemon as asking
 from warmwatch_monitor.commands import status as watching
@@ -177,7 +178,7 @@ def test_misses_of_an_unknown_run_are_not_reported_as_none(tmp_path: Path) -> No
     """No miss of a run that there is not would read as a cache that works."""
     nothing = run("--misses", "--dir", str(tmp_path))
     assert (nothing.exit_code, nothing.stdout) == (5, "")
-    assert "no recent run here" in nothing.stderr
+    assert NO_RECENT_RUN in nothing.stderr
     write_record(tmp_path, warm("gpt2"))
     known = run("--misses", "gpt2", "--dir", str(tmp_path))
     nothing_missed = "no compile cache missed or was bypassed, as far as recorded\n"
@@ -232,7 +233,7 @@ def test_an_unknown_run_may_be_one_of_the_records_that_were_refused(tmp_path: Pa
         result = CliRunner().invoke(cli, [command, "gpt2", "--dir", str(tmp_path)])
         assert result.exit_code == 5
         assert result.stderr.startswith(
-            "warmwatch: no run named 'gpt2'; no recent run here; "
+            f"warmwatch: no run named 'gpt2'; {NO_RECENT_RUN}; "
             f"2 records could not be read: {tmp_path}/gpt2-r0-2-b: record of version 9"
         ), result.stderr
 

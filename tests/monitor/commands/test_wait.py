@@ -32,7 +32,7 @@ from support.terminal import terminal
 from support.values import replace
 from support.waiting import waiting
 from warmwatch.shared.record import Slot, StepCounts
-from warmwatch_monitor.base.errors import NoDaemonError, UnknownRunError
+from warmwatch_monitor.base.errors import NO_RECENT_RUN, NoDaemonError, UnknownRunError
 from warmwatch_monitor.client.daemon import Answer
 from warmwatch_monitor.commands import wait as wait_command
 from warmwatch_monitor.commands import wait as waiter
@@ -167,7 +167,7 @@ def test_a_run_that_compiled_nothing_is_not_reported_as_warm(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [([], "no run is alive"), (["gpt2"], "no run named 'gpt2'; no recent run here")],
+    [([], "no run is alive"), (["gpt2"], f"no run named 'gpt2'; {NO_RECENT_RUN}")],
 )
 def test_a_wait_with_timeout_0_answers_immediately(
     tmp_path: Path, arguments: list[str], words: str

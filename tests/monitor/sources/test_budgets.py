@@ -20,7 +20,7 @@ from support.users import ALICE, MALLORY, shared
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.base.clock import Clock
-from warmwatch_monitor.base.errors import UnknownRunError, UnreadRunError
+from warmwatch_monitor.base.errors import NO_RECENT_RUN, UnknownRunError, UnreadRunError
 from warmwatch_monitor.base.settings import Settings, parse_address
 from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.commands.cli import cli
@@ -240,7 +240,7 @@ def snapshot(**found: object) -> Snapshot:
 
 
 def test_a_run_is_unknown_only_if_all_records_were_read() -> None:
-    with pytest.raises(UnknownRunError, match="no run named 'gpt2'; no recent run here") as error:
+    with pytest.raises(UnknownRunError, match=f"no run named 'gpt2'; {NO_RECENT_RUN}") as error:
         status(snapshot(), "gpt2")
     assert not isinstance(error.value, UnreadRunError)
     for found, why in (

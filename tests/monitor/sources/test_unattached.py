@@ -18,6 +18,7 @@ from support.documents import status
 from support.records import wait_until
 from warmwatch.shared.record import SLOT
 from warmwatch_monitor.base.clock import Clock
+from warmwatch_monitor.base.errors import NO_RECENT_RUN
 from warmwatch_monitor.commands.status import picture
 from warmwatch_monitor.model import ObservedTraining, Signs
 from warmwatch_monitor.sources import unattached as source
@@ -189,7 +190,7 @@ def test_an_unattached_process_is_listed_apart_and_never_reported_as_certain() -
         }
     ]
     assert reported["summary"] == (
-        "no recent run here, but python train.py (pid 4711) looks like a training; "
+        f"{NO_RECENT_RUN}, but python train.py (pid 4711) looks like a training; "
         "it has no agent and is likely to compile"
     )
     assert reported["details"] == [*WORDS, 'add "import warmwatch.auto" to its script to know']

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from warmwatch.shared.phrases import counted
 from warmwatch.shared.states import ENDED
+from warmwatch_monitor.base.errors import NO_RECENT_RUN
 from warmwatch_monitor.figures.clauses import Kind
 from warmwatch_monitor.model import ObservedTraining, Signs, Snapshot, incomplete
 from warmwatch_monitor.model.machine import AGREEING
@@ -22,14 +23,13 @@ from warmwatch_monitor.output.summary import (
     shortened,
 )
 
-_NO_RUN = "no recent run here"
 _HOW_TO_ATTACH = 'add "import warmwatch.auto" to a training, or start it with "warmwatch run"'
 _WHEN_SEEN = (
     "a training shows up when it builds its optimizer or calls torch.compile, else at its first "
     "warmwatch.step()"
 )
 _AWAITED = "waiting for the first step or compilation of the command"
-NO_RUN = f"{_NO_RUN}; {_HOW_TO_ATTACH}; {_WHEN_SEEN}"
+NO_RUN = f"{NO_RECENT_RUN}; {_HOW_TO_ATTACH}; {_WHEN_SEEN}"
 
 _RECORDS = "records"
 
@@ -51,7 +51,7 @@ def answer(snapshot: Snapshot) -> Headline:
             return headline("", Clause(f"{problem}; no run is known so far", Kind.STATE), [])
         if snapshot.observed:
             return _unattached(snapshot.observed)
-        head = Clause(f"{_NO_RUN}; {_HOW_TO_ATTACH}", Kind.STATE)
+        head = Clause(f"{NO_RECENT_RUN}; {_HOW_TO_ATTACH}", Kind.STATE)
         return headline("", head, [Clause(_WHEN_SEEN, Kind.REMEDY)])
     from warmwatch_monitor.status.words.run import brief, run_answer
 
@@ -114,7 +114,8 @@ def _unattached(trainings: Sequence[ObservedTraining]) -> Headline:
     return headline(
         "",
         Clause(
-            f"{_NO_RUN}, but {command} (pid {first.pid}){more} looks like a training", Kind.STATE
+            f"{NO_RECENT_RUN}, but {command} (pid {first.pid}){more} looks like a training",
+            Kind.STATE,
         ),
         [
             Clause(f"it has no agent and {LIKELY[first.likely_compiling]}", Kind.REASON),

@@ -24,7 +24,7 @@ from support.screens import Screen, screen
 from support.terminal import terminal
 from support.values import replace
 from warmwatch.shared.states import State
-from warmwatch_monitor.base.errors import NoDaemonError
+from warmwatch_monitor.base.errors import NO_RECENT_RUN, NoDaemonError
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.top.app import Top
 from warmwatch_monitor.commands.top.chart import Window
@@ -459,7 +459,7 @@ def test_many_runs_come_and_go() -> None:
 
 
 def test_the_screen_reports_that_nothing_runs() -> None:
-    assert "no recent run here" in drawn(same(answer_of()), SMALL)
+    assert NO_RECENT_RUN in drawn(same(answer_of()), SMALL)
 
 
 @pytest.mark.parametrize("key", ["q", "\x03"])
@@ -476,7 +476,7 @@ def test_top_reads_the_records_until_the_user_quits(tmp_path: Path, key: str) ->
 
 def test_a_character_that_is_not_utf_8_ends_it_with_one_sentence(tmp_path: Path) -> None:
     with terminal("top", "--dir", str(tmp_path)) as shown:
-        shown.read_until("no recent run here")
+        shown.read_until(NO_RECENT_RUN)
         shown.type(b"\xff")
         assert shown.read_to_end() == 1
     assert "warmwatch: a typed character is not UTF-8; set the terminal's" in shown.written
