@@ -91,13 +91,22 @@ class Analysis:
         gpus: tuple[GpuReading, ...],
         histories: Mapping[str, RankHistory],
         now_ns: int,
-        read_ns: int | None = None,
+        read_ns: int,
     ) -> Analysed:
-        """The runs at ``now_ns``, from records that were read at ``read_ns``; ``present`` as for
-        :meth:`Judging.of`."""
+        """The runs at ``now_ns``, from records that were read at ``read_ns``.
+
+        ``present`` as for ``is_present``.
+        """
         isolated = _IsolatedSteps()
-        others = _other_readings(host, gpus, histories, now_ns)
-        others = replace(others, read_ns=read_ns)
+        others = OtherReadings(
+            now_ns=now_ns,
+            read_ns=read_ns,
+            processes=host.processes if host else {},
+            gpus=gpus,
+            host=host.machine if host else None,
+            oom_killed=host.oom_killed if host else {},
+            histories=histories,
+        )
         runs, unjudged = isolated.run(
             "judging the runs", partial(self._judging.of, records, others, present), _NOTHING
         )
@@ -141,24 +150,6 @@ class _IsolatedSteps:
         except Exception as error:  # noqa: BLE001 - a failing step is a fact to show, not the end
             self.problems.append(f"{what}: {described(error)}")
             return default
-
-
-def _other_readings(
-    host: HostAndProcesses | None,
-    gpus: tuple[GpuReading, ...],
-    histories: Mapping[str, RankHistory],
-    now_ns: int,
-) -> OtherReadings:
-    if host is None:
-        return OtherReadings(now_ns=now_ns, gpus=gpus, histories=histories)
-    return OtherReadings(
-        now_ns=now_ns,
-        processes=host.processes,
-        gpus=gpus,
-        host=host.machine,
-        oom_killed=host.oom_killed,
-        histories=histories,
-    )
 
 
 class OtherReadings(Struct, frozen=True, kw_only=True):
@@ -216,8 +207,7 @@ class Judging:
     ) -> tuple[tuple[RunView, ...], tuple[Refusal, ...]]:
         """The runs, and the records that cannot be judged.
 
-        ``present``: the existing records; ``None`` if the directories could not be read. The state
-        of records that cannot be read now, but may exist, is preserved.
+        ``present`` as for ``is_present``: the state of a record that may exist is preserved.
         """
         records = [_with_death(record, others.histories.get(record.folder)) for record in records]
         judged, refused = self._judge_all(records, others)
@@ -226,12 +216,12 @@ class Judging:
         if present is not None:
             self._names = judged.names
         self._followed = {
-            folder: followed
-            for folder, followed in {**self._followed, **judged.followed}.items()
+            folder: state
+            for folder, state in {**self._followed, **judged.followed}.items()
             if is_present(folder, present)
         }
         self.earlier = judged.earlier
-        return self._with_ooms(judged.runs, others.oom_killed), refused
+        return self._with_oom_kills(judged.runs, others.oom_killed), refused
 
     def _judge_all(
         self, records: Collection[RecordReading], others: OtherReadings
@@ -271,8 +261,8 @@ class Judging:
             read_ns=others.read_ns,
             processes=others.processes,
             gpus=used,
-            working={folder: value.work.working_ns for folder, value in followed.items()},
-            busy={folder: value.work.busy_ns for folder, value in followed.items()},
+            working={folder: state.work.working_ns for folder, state in followed.items()},
+            busy={folder: state.work.busy_ns for folder, state in followed.items()},
             long_compile_ns=self._long_compile_ns,
             earlier={
                 folder: tuple(round(seconds * 1e9) for seconds in history.warmup_seconds)
@@ -280,7 +270,7 @@ class Judging:
             },
             slower=_slower(records, followed),
             slowing=_slowing(records, followed),
-            growing={folder: value.growth for folder, value in followed.items() if value.growth},
+            growing={folder: state.growth for folder, state in followed.items() if state.growth},
             children=compiling_children(records),
         )
         runs = group(records, circumstances)
@@ -296,15 +286,14 @@ class Judging:
         self, reading: RecordReading, gpus: tuple[GpuReading, ...], others: OtherReadings
     ) -> _Followed:
         """The state of ``reading`` after this poll."""
-        followed = self._followed.get(reading.folder)
+        before = self._followed.get(reading.folder)
         process = None if reading.pid is None else others.processes.get(reading.pid)
-        before = followed.memory if followed else None
-        after = before
+        history = before.memory if before else None
         if reading.pid is not None:
-            after = memory.follow(before, reading.slot, others.now_ns, process, gpus)
+            history = memory.follow(history, reading.slot, others.now_ns, process, gpus)
         return _Followed(
             work=follow_work(
-                followed.work if followed else Work(),
+                before.work if before else Work(),
                 process,
                 gpus,
                 others.now_ns,
@@ -312,38 +301,39 @@ class Judging:
             ),
             # an ended record has steps that no poll saw: its surroundings now do not explain them
             speed=slowdown.follow(
-                followed.speed if followed else None,
+                before.speed if before else None,
                 reading.slot,
                 partial(surroundings_of, reading.slot, gpus, others.host)
                 if reading.alive
                 else None,
                 reading.slowed,
             ),
-            memory=after,
-            growth=_growth(followed, after, reading, gpus, others.host, process),
+            memory=history,
+            growth=_growth(before, history, reading, gpus, others.host, process),
         )
 
-    def _with_ooms(
-        self, runs: tuple[RunView, ...], killed: Mapping[int, bool]
+    def _with_oom_kills(
+        self, runs: tuple[RunView, ...], oom_killed: Mapping[int, bool]
     ) -> tuple[RunView, ...]:
         """``runs``, with OOM kills of lost ranks. The record of a dead process has no pid."""
-        views = [view.record for run in runs for view in run.ranks]
-        counts = {folder: pid for folder, pid in self._pids.items() if folder in self._followed}
+        readings = [view.record for run in runs for view in run.ranks]
         self._pids = {
-            **counts,
-            **{reading.folder: reading.pid for reading in views if reading.pid is not None},
+            **{folder: pid for folder, pid in self._pids.items() if folder in self._followed},
+            **{reading.folder: reading.pid for reading in readings if reading.pid is not None},
         }
         return tuple(
-            run.with_ranks(self._with_oom(view, killed) for view in run.ranks) for run in runs
+            run.with_ranks(self._with_oom_kill(view, oom_killed) for view in run.ranks)
+            for run in runs
         )
 
-    def _with_oom(self, view: RankView, killed: Mapping[int, bool]) -> RankView:
+    def _with_oom_kill(self, view: RankView, oom_killed: Mapping[int, bool]) -> RankView:
         if view.judgement.state is not State.LOST and view.figures.life.signal is None:
             return view
-        is_known, death = killed.get(self._pids.get(view.record.folder, 0)), view.record.death
-        if is_known is None and death is not None:
-            is_known = death.out_of_memory
-        return view if is_known is None else replace(view, oom_killed=is_known)
+        death = view.record.death
+        killed = oom_killed.get(self._pids.get(view.record.folder, 0))
+        if killed is None and death is not None:
+            killed = death.out_of_memory
+        return view if killed is None else replace(view, oom_killed=killed)
 
 
 def _with_death(reading: RecordReading, history: RankHistory | None) -> RecordReading:
@@ -354,7 +344,7 @@ def _with_death(reading: RecordReading, history: RankHistory | None) -> RecordRe
 
 
 def _growth(
-    followed: _Followed | None,
+    before: _Followed | None,
     history: memory.MemoryHistory | None,
     reading: RecordReading,
     gpus: tuple[GpuReading, ...],
@@ -362,15 +352,13 @@ def _growth(
     process: ProcessReading | None,
 ) -> MemoryGrowth | None:
     """How the memory of ``reading`` grows. The rate changes only with its history."""
-    held = followed.growth if followed else None
-    before = followed.memory if followed else None
-    same = history is not None and before is not None and history.buckets is before.buckets
-    if history is None or (same and held is None):
+    if history is None:
         return None
-    left = memory.left_on_host(host, process), gpus
-    if same and held is not None:
-        return memory.with_left(held, *left)
-    return memory.growth(history, *left, reading.compilations, held)
+    growth = before.growth if before else None
+    left_bytes = memory.left_on_host(host, process)
+    if before and before.memory and history.buckets is before.memory.buckets:
+        return memory.with_left(growth, left_bytes, gpus) if growth else None
+    return memory.growth(history, left_bytes, gpus, reading.compilations, growth)
 
 
 def _with_periods(
@@ -383,10 +371,10 @@ def _with_periods(
 
 def _rank_with_periods(view: RankView, followed: Mapping[str, _Followed]) -> RankView:
     record = view.record
-    now = followed.get(record.folder)  # of an earlier start, one that is not followed any more
-    if now is None or not now.speed.periods:
+    state = followed.get(record.folder)  # ``None`` of an earlier start that was judged before
+    if state is None or not state.speed.periods:
         return view
-    periods = slowdown.slower_periods(now.speed, record.slot.header, ended=not view.living)
+    periods = slowdown.slower_periods(state.speed, record.slot.header, ended=not view.living)
     return replace(view, slower_periods=periods)
 
 
@@ -413,17 +401,13 @@ def _slowing(records: Iterable[RecordReading], followed: Mapping[str, _Followed]
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """Activity of one rank.
+    """Activity of one rank; 0 if it was never seen."""
 
-    Attributes:
-        working_ns: the latest moment at which it was seen to work; 0 if there was none.
-        cpu_seconds: of its process at the last reading; an equal value is not a new reading.
-        busy_ns: the latest moment at which any of its processes or GPUs was busy, or readings were
-        missing: in a hung compilation nothing is busy.
-    """
-
-    working_ns: int = 0
+    working_ns: int = 0  # when it was last seen to work
+    # When any of its processes or GPUs was last busy, or readings were missing: in a hung
+    # compilation nothing is busy.
     busy_ns: int = 0
+    # of its process at the last reading: an equal value is not a new reading
     cpu_seconds: float | None = None
 
 
@@ -444,9 +428,7 @@ def follow_work(
     - Missing readings prove nothing: without those of its GPUs, the process alone does not
       show whether the rank works or waits.
 
-    Args:
-        work: as of the last poll. process, gpus: their next readings.
-        uses_gpus: whether the rank reports GPUs.
+    ``work``: as of the last poll. ``uses_gpus``: whether the rank reports GPUs.
     """
     busy = [gpu for gpu in gpus if (gpu.utilization_ratio or 0.0) >= WORKING_RATIO]
     computing = [gpu.at_ns for gpu in busy if not _spins(gpu)]
