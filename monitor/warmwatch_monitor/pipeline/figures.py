@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
-from functools import partial
 from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared import record, verdict
-from warmwatch.shared.record import ENDS, PHASES, Header, Slot
+from warmwatch.shared.record import ENDS, PHASES, Slot
 from warmwatch.shared.record.recent import gap_ns, marks_ns
 from warmwatch.shared.states import ENDED
 from warmwatch.shared.verdict import Facts, Judgement
@@ -61,24 +60,20 @@ def figures(
     process: ProcessReading | None = None,
     read_ns: int | None = None,
 ) -> Figures:
-    """The figures of ``reading``, read at ``read_ns``, at ``now_ns``, given the verdict from its
-    ``facts``."""
-    figures = cached_figures(reading)
-    return Figures(
-        who=figures.who,
-        steps=figures.steps,
-        compile=_compile(figures.compile, reading, judgement, now_ns, read_ns or now_ns),
-        warmups=_warmups(figures.warmups, facts),
-        progress=_progress(reading, facts, judgement, now_ns, read_ns or now_ns),
-        life=figures.life,
-        agent=figures.agent,
-        log=figures.log,
-        pauses=_pauses(figures.pauses, reading, judgement, now_ns),
+    """The figures of ``reading``, read at ``read_ns``, at ``now_ns``.
+
+    ``judgement``: the verdict from its ``facts``.
+    """
+    cached, read_ns = cached_figures(reading), read_ns or now_ns
+    return copied(
+        cached,
+        Figures,
+        compile=_with_open_activity(cached.compile, reading, judgement, now_ns, read_ns),
+        warmups=_with_earlier(cached.warmups, facts),
+        progress=_progress(reading, facts, judgement, now_ns, read_ns),
+        pauses=_with_open_pauses(cached.pauses, reading, judgement, now_ns),
         workers=_workers(process),
         loader_workers=_loader_workers(reading, now_ns),
-        memory=figures.memory,
-        worth=figures.worth,
-        baseline=figures.baseline,
     )
 
 
@@ -103,7 +98,7 @@ def _progress(
 
 
 def _stretch(slot: Slot, facts: Facts, now_ns: int, read_ns: int) -> Stretch | None:
-    """The time of the compiler counts up to the reading, as in :func:`_compile`."""
+    """The time of the compiler counts up to the reading, as in :func:`_with_open_activity`."""
     since, counts = verdict.compiling_since_ns(facts), slot.compile
     if since is None:
         return None
@@ -125,21 +120,24 @@ def _since_gap(reading: RecordReading, usual_ns: float | None, now_ns: int) -> f
     """Seconds since the last step after a gap, in which the GPUs may have been idle."""
     if not usual_ns:
         return None
-    gap, last = max(_GAP_NS, _GAP_STEPS * usual_ns), reading.slot.steps.last_step_ns
-    if now_ns - last > gap:
+    ring, last_ns = reading.slot.recent, reading.slot.steps.last_step_ns
+    long_ns = max(_GAP_NS, _GAP_STEPS * usual_ns)
+    if now_ns - last_ns > long_ns:
         return 0.0
-    if max(reading.slot.recent, default=0) <= gap:  # a word is at least its gap
+    if max(ring, default=0) <= long_ns:  # each word of the ring is at least the gap in it
         return None
-    for at, word in marks_ns(reading.slot.recent, last):
-        if now_ns - at > _GAP_AGO_NS:
+    for at_ns, word in marks_ns(ring, last_ns):
+        if now_ns - at_ns > _GAP_AGO_NS:
             return None
-        if gap_ns(word) > gap:
-            return max(0, now_ns - at) / 1e9
+        if gap_ns(word) > long_ns:
+            return max(0, now_ns - at_ns) / 1e9
     return None
 
 
-def _pauses(pauses: Pauses, reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses:
-    """With the pauses in progress.
+def _with_open_pauses(
+    pauses: Pauses, reading: RecordReading, judgement: Judgement, now_ns: int
+) -> Pauses:
+    """``pauses`` with those in progress.
 
     A save that an unclean end interrupted lasts until that end, and so does an evaluation without
     an end while the process still exits, which is one evaluation more: no figure shrinks.
@@ -156,9 +154,10 @@ def _pauses(pauses: Pauses, reading: RecordReading, judgement: Judgement, now_ns
     def open_ns(since: int) -> int:
         return max(0, until - since) if since else 0
 
-    is_known, reported = pauses.checkpoint_seconds is not None, counts.evaluations or evaluation
+    reports_saves = pauses.checkpoint_seconds is not None
+    reported = counts.evaluations or evaluation
     return Pauses(
-        checkpoint_seconds=(counts.saving_ns + open_ns(save)) / 1e9 if is_known else None,
+        checkpoint_seconds=(counts.saving_ns + open_ns(save)) / 1e9 if reports_saves else None,
         saving_since=epoch(slot.header, save) if living else None,
         saving_for_seconds=open_ns(save) / 1e9 if save and living else None,
         evaluation_seconds=(counts.evaluating_ns + open_ns(evaluation)) / 1e9 if reported else None,
@@ -178,30 +177,31 @@ def _ago(then_ns: int | None, now_ns: int) -> float | None:
     return (now_ns - then_ns) / 1e9 if then_ns else None
 
 
-def _compile(
-    compile: Compile, reading: RecordReading, judgement: Judgement, now_ns: int, read_ns: int
+def _with_open_activity(
+    figures: Compile, reading: RecordReading, judgement: Judgement, now_ns: int, read_ns: int
 ) -> Compile:
-    """With the activity in progress: its time counts up to the reading, as it may have ended since.
+    """``figures`` with the activity in progress.
 
-    Activity that an unclean end interrupted lasts until that end: no figure shrinks.
+    Its time counts up to the reading, as it may have ended since. Activity that an unclean end
+    interrupted lasts until that end: no figure shrinks.
     """
     slot, counts = reading.slot, reading.slot.compile
     living = judgement.state not in ENDED
     until = now_ns if living else counts.ended_ns or reading.gone_ns or 0
     if since := counts.background_since_ns:
         took = max(0, until - since) / 1e9
-        compile = replace(
-            compile,
-            background_since=compile.background_since if living else None,
-            background_seconds=(compile.background_seconds or 0.0) + took,
+        figures = replace(
+            figures,
+            background_since=figures.background_since if living else None,
+            background_seconds=(figures.background_seconds or 0.0) + took,
             background_for_seconds=took if living else None,
         )
     if not counts.active_since_ns:
-        return compile
+        return figures
     phase = PHASES[counts.active_phase - 1] if counts.active_phase else None
     open_ns = max(0, (min(until, read_ns) if living else until) - counts.accounted_ns)
     return replace(
-        compile,
+        figures,
         seconds=(sum(counts.phase_ns) + open_ns) / 1e9,
         phase_seconds=by_phase(counts, open_ns, phase or "other"),
         open=OpenActivity(
@@ -213,7 +213,7 @@ def _compile(
     )
 
 
-def _warmups(warmups: Warmups, facts: Facts) -> Warmups:
+def _with_earlier(warmups: Warmups, facts: Facts) -> Warmups:
     if not facts.earlier_warmups_ns:
         return warmups
     return replace(warmups, earlier_seconds=tuple(ns / 1e9 for ns in facts.earlier_warmups_ns))
@@ -242,23 +242,27 @@ def _loader_workers(reading: RecordReading, now_ns: int) -> CompilingWorkers | N
     )
 
 
-def log_of(reading: RecordReading) -> Log:
+def _log(reading: RecordReading) -> Log:
     """The log of ``reading``; the slot shows which activity is in progress."""
-    began_ns = reading.slot.compile.episode_began_ns
-    since = [c for c in reading.compilations if began_ns and c.at_ns >= began_ns]
-    lines = {name: getattr(reading, name) for name in Journaled.__struct_fields__}
-    dated = partial(_dated, header=reading.slot.header)
-    lines["compilations"] = tuple(map(dated, reading.compilations))
-    lines["dearest"] = dated(reading.dearest) if reading.dearest else None
-    return Log(
-        **{**lines, "long_steps": _long_steps(reading)},
-        underway=_underway(reading),
-        reopened_by=next((c for c in reversed(since) if c.reason or c.again), None),
+    header, began_ns = reading.slot.header, reading.slot.compile.episode_began_ns
+
+    def dated(compilation: Compilation) -> Compilation:
+        return replace(compilation, ended_at=epoch(header, compilation.at_ns))
+
+    reopened = (
+        made
+        for made in reversed(reading.compilations)
+        if 0 < began_ns <= made.at_ns and (made.reason or made.again)
     )
-
-
-def _dated(compilation: Compilation, header: Header) -> Compilation:
-    return replace(compilation, ended_at=epoch(header, compilation.at_ns))
+    return copied(
+        reading,
+        Log,
+        compilations=tuple(map(dated, reading.compilations)),
+        dearest=dated(reading.dearest) if reading.dearest else None,
+        long_steps=_long_steps(reading),
+        underway=_underway(reading),
+        reopened_by=next(reopened, None),
+    )
 
 
 def _long_steps(reading: RecordReading) -> tuple[LongStep, ...]:
@@ -269,8 +273,9 @@ def _varying(reading: RecordReading) -> tuple[VaryingDim, ...]:
     """Its dimensions, with the clean steps since the last journal line added."""
     if not reading.varying or reading.warm_since is None:
         return reading.varying
-    since_ns, since = reading.warm_since
-    took_ns, steps = reading.slot.steps.last_step_ns - since_ns, reading.slot.steps.steps - since
+    since_ns, steps_then = reading.warm_since
+    took_ns = reading.slot.steps.last_step_ns - since_ns
+    steps = reading.slot.steps.steps - steps_then
     if took_ns <= 0 or steps < 1 or reading.slot.compile.active_since_ns:
         return reading.varying
     return tuple(
@@ -279,40 +284,46 @@ def _varying(reading: RecordReading) -> tuple[VaryingDim, ...]:
     )
 
 
-# all inputs of a log except the slot
-_lines = attrgetter(*Journaled.__struct_fields__, "beginning", "recompile")
+_log_inputs = attrgetter(*Journaled.__struct_fields__, "beginning", "recompile")  # and the slot
 
 
 def _underway(reading: RecordReading) -> Underway | None:
     """What the activity in progress compiles, from its own journal lines only."""
     since_ns = reading.slot.compile.active_since_ns
-    began, again = reading.beginning, reading.recompile
+    beginning, recompile = reading.beginning, reading.recompile
     if not since_ns:
         return None
-    if began is None or began.at_ns < since_ns:
-        began = None
-    if again is not None and again.at_ns >= (began.at_ns if began else since_ns):
-        return copied(again, Underway)
-    if began is None:
+    if beginning is not None and beginning.at_ns < since_ns:
+        beginning = None
+    if recompile is not None and recompile.at_ns >= (beginning.at_ns if beginning else since_ns):
+        return copied(recompile, Underway)
+    if beginning is None:
         return None
-    if "backward" in (began.what or ""):
-        return _backward(reading, began)
-    return copied(began, Underway) if began.name is not None or began.kind is not None else None
+    if "backward" in (beginning.what or ""):
+        return _backward(reading, beginning)
+    is_named = beginning.name is not None or beginning.kind is not None
+    return copied(beginning, Underway) if is_named else None
 
 
-def _backward(reading: RecordReading, began: Beginning) -> Underway:
-    """The backward that ``began``, with the name and the reason of its forward: a lazy backward has
-    no reason of its own. An earlier warm-up's reason is not that of what compiles now.
+def _backward(reading: RecordReading, beginning: Beginning) -> Underway:
+    """The backward that began, with the name and the reason of its forward.
+
+    A lazy backward has no reason of its own. An earlier warm-up's reason is not that of what
+    compiles now.
     """
-    underway = copied(began, Underway)
-    made = (c for c in reversed(reading.compilations) if c.kind == "forward" and c.id == began.id)
-    forward = next(made, None) if began.id is not None else None
+    underway = copied(beginning, Underway, backward=True)
+    forwards = (
+        compilation
+        for compilation in reversed(reading.compilations)
+        if compilation.kind == "forward" and compilation.id == beginning.id
+    )
+    forward = None if beginning.id is None else next(forwards, None)
     if forward is None:
-        return replace(underway, backward=True)
-    named = underway if underway.name is not None else copied(forward, Underway)
-    ours = forward.at_ns >= reading.slot.compile.episode_began_ns > 0
-    why = (forward.reason, forward.category) if ours else (None, None)
-    return replace(named, kind=None, backward=True, reason=why[0], category=why[1])
+        return underway
+    named = underway if underway.name is not None else copied(forward, Underway, backward=True)
+    of_warmup = forward.at_ns >= reading.slot.compile.episode_began_ns > 0
+    reason, category = (forward.reason, forward.category) if of_warmup else (None, None)
+    return replace(named, kind=None, reason=reason, category=category)
 
 
 class CachedFigures(Struct, frozen=True, kw_only=True):
@@ -333,16 +344,17 @@ class CachedFigures(Struct, frozen=True, kw_only=True):
     queued: QueuedSteps | None
 
 
-_cached: dict[str, CachedFigures] = {}
-_process = attrgetter("slot.header", "slot.identity")
+_cached: dict[str, CachedFigures] = {}  # by folder of the record
+_identity = attrgetter("slot.header", "slot.identity")
+_journal_gaps = attrgetter("broken_lines", "unread_bytes", "skipped_bytes")
 
 
 def cached_figures(reading: RecordReading) -> CachedFigures:
     """The figures of ``reading``; recomputes only the parts that changed since the last poll."""
-    before = _cached.get(reading.folder)
-    if before is None or before.reading is not reading:
-        before = _cached[reading.folder] = _make(reading, before)
-    return before
+    figures = _cached.get(reading.folder)
+    if figures is None or figures.reading is not reading:
+        figures = _cached[reading.folder] = _updated(reading, figures)
+    return figures
 
 
 def forget_gone(present: Collection[str] | None) -> None:
@@ -351,16 +363,17 @@ def forget_gone(present: Collection[str] | None) -> None:
         del _cached[folder]
 
 
-def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures:
+def _updated(reading: RecordReading, before: CachedFigures | None) -> CachedFigures:
     slot = reading.slot
-    if before and _process(before.reading) != _process(reading):
-        before = None
+    if before and _identity(before.reading) != _identity(reading):
+        before = None  # another process
+    # what depends on the compile block alone is still valid if that has not changed
     same = before if before and slot.compile is before.reading.slot.compile else None
     clean = lengths(slot.clean_bins, slot.clean_sum_ns)
     recent = record.recent_lengths(slot.recent)
     queued = QueuedSteps.follow(before.queued if before else None, slot, recent)
-    log = same.log if same and _lines(reading) == _lines(same.reading) else log_of(reading)
     steps = slot_figures.steps_of(slot, clean, _touched(slot, same), recent, queued)
+    log = same.log if same and _log_inputs(reading) == _log_inputs(same.reading) else _log(reading)
     if (varying := _varying(reading)) is not log.varying:
         log = replace(log, varying=varying)
     if queued and reading.long_steps:
@@ -370,10 +383,10 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
         who=before.who if before else slot_figures.who(slot.header, slot.identity, reading.owner),
         compile=same.compile if same else slot_figures.compile_of(slot),
         steps=steps,
-        warmups=_cached_warmups(slot, same),
-        life=same.life if same and _as_alive(reading, same.life) else _life(reading),
+        warmups=_warmups(slot, same),
+        life=same.life if same and _is_current(same.life, reading) else _life(reading),
         agent=same.agent
-        if same and _unusable(reading) == _unusable(same.reading)
+        if same and _journal_gaps(reading) == _journal_gaps(same.reading)
         else _agent(reading),
         log=log,
         pauses=same.pauses if same else slot_figures.pauses_of(slot),
@@ -391,18 +404,19 @@ def _touched(slot: Slot, same: CachedFigures | None) -> Lengths:
     return lengths(slot.compile_bins, slot.compile.compile_step_sum_ns)
 
 
-def _cached_warmups(slot: Slot, same: CachedFigures | None) -> Warmups:
-    began = same is not None and bool(slot.steps.steps) != bool(same.reading.slot.steps.steps)
+def _warmups(slot: Slot, same: CachedFigures | None) -> Warmups:
+    """``same``: as in :func:`_touched`. The first step, and clean ones, change them too."""
     if (
         same is not None
-        and not began
+        and bool(slot.steps.steps) == bool(same.reading.slot.steps.steps)
         and slot_figures.warmup_ended(slot) == (same.warmups.latest is not None)
     ):
         return same.warmups
     return slot_figures.warmups_of(slot)
 
 
-def _as_alive(reading: RecordReading, life: Life) -> bool:
+def _is_current(life: Life, reading: RecordReading) -> bool:
+    """Whether ``life``, made of the same compile block, is that of ``reading``."""
     now = (reading.alive, reading.pid, reading.exception, _signal(reading))
     return now == (life.alive, life.pid, life.exception, life.signal)
 
@@ -428,16 +442,13 @@ def _signal(reading: RecordReading) -> str | None:
     return signal_name(reading.death.signal)
 
 
-def signal_name(number: int) -> str:
+def signal_name(signal: int) -> str:
     """Its name, such as SIGKILL; most real-time signals have none."""
     from signal import Signals  # here: few ranks are killed
 
     with suppress(ValueError):
-        return Signals(number).name
-    return f"signal {number}"
-
-
-_unusable = attrgetter("broken_lines", "unread_bytes", "skipped_bytes")
+        return Signals(signal).name
+    return f"signal {signal}"
 
 
 def _agent(reading: RecordReading) -> Agent:
