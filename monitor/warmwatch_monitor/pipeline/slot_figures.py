@@ -64,7 +64,9 @@ def seconds(ns: float | None) -> float | None:
     return ns / 1e9 if ns else None
 
 
-_AT_RUN_TIME = frozenset({"autotune", "cudagraph", "other"})  # kinds with their own hook point
+def epoch(header: Header, monotonic_ns: int | None) -> float | None:
+    """Seconds since the epoch, for a monotonic time in which 0 is "not yet"."""
+    return header.epoch_seconds(monotonic_ns) if monotonic_ns else None
 
 
 def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
@@ -75,7 +77,7 @@ def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
         owner=owner.name if owner else None,
         owner_uid=owner.uid if owner else None,
         world_size=identity.world_size,
-        launch=_launch(identity) if identity.launch else None,
+        launch=_launch_id(identity) if identity.launch else None,
         expected_ranks=identity.expected_ranks,
         attached_at=epoch(header, header.attached_ns),
         attempt=identity.attempt,
@@ -90,7 +92,7 @@ def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
     )
 
 
-def _launch(identity: Identity) -> str:
+def _launch_id(identity: Identity) -> str:
     start = f"{identity.host} {identity.launch} {identity.attempt}"
     return hashed(start.encode(), size=4).hexdigest()
 
@@ -107,19 +109,19 @@ def steps_of(
     ``recent``: the lengths that determine the recent speed. ``queued``: with GPUs.
     """
     header, counts, steps = slot.header, slot.compile, slot.steps
-    recent_ns = queued.step_ns if queued else record.level_ns(recent)
     reports_batches = "batches" not in slot.identity.missing
-    # the first steps may have no lengths
-    is_known = any(slot.recent) or 0 < steps.steps <= FEWEST
-    unsettled = slot.unsettled if is_known else None
+    recent_ns = queued.step_ns if queued else record.level_ns(recent)
+    has_lengths = any(slot.recent) or 0 < steps.steps <= FEWEST  # the first steps may have none
+    unsettled = slot.unsettled if has_lengths else None
     trend = unsettled if isinstance(unsettled, record.Trend) else None
     launch = launch_ns(recent) if queued else None
     waits = bool(recent_ns and launch and recent_ns > record.UNEQUAL * launch)
     if waits:
         trend = None  # of launches, or of waits
-    away = departure(slot.recent, recent_ns, waits=waits) if recent_ns and is_known else None
-    if away:  # all of them are of a mixture: the newest are the speed so far
-        trend, unsettled, recent_ns, recent = away, True, away.newest_ns, recent[: away.steps]
+    departed = departure(slot.recent, recent_ns, waits=waits) if recent_ns and has_lengths else None
+    if departed:  # all of them are of a mixture: the newest are the speed so far
+        trend, unsettled = departed, True
+        recent_ns, recent = departed.newest_ns, recent[: departed.steps]
     elif recent_ns and unsettled is False and queued and (trend := queued.departure()):
         unsettled = True
     return Steps(
@@ -131,7 +133,7 @@ def steps_of(
         last=seconds(steps.last_duration_ns),
         recent=seconds(recent_ns) if recent else None,
         recent_steps=len(recent) or None,
-        averaged=not (queued or away) and recent_ns != record.median_ns(recent),
+        averaged=not (queued or departed) and recent_ns != record.median_ns(recent),
         settled=None if unsettled is None else not unsettled,
         newest=seconds(trend.newest_ns) if trend else None,
         newest_steps=trend.steps if trend else None,
@@ -163,40 +165,39 @@ def by_phase(counts: CompileCounts, open_ns: int = 0, phase: str = "") -> Mappin
     return {name: (ns + open_ns * (name == phase)) / 1e9 for name, ns in pairs}
 
 
-def _fallbacks(counts: CompileCounts) -> Mapping[str, int]:
-    others = {FLEX: counts.unfused, SKIPPED: counts.skipped}
-    # at least 0: a damaged record may hold any numbers
-    return {LIMIT: max(0, counts.fallbacks - sum(others.values())), **others}
+_AT_RUN_TIME = frozenset({"autotune", "cudagraph", "other"})  # kinds with their own hook point
 
 
 def compile_of(slot: Slot) -> Compile:
     """The compile block, without the activity in progress."""
     counts, missing = slot.compile, frozenset(slot.identity.missing)
 
-    def known(name: str, value: Any) -> Any:
+    def if_reported(name: str, value: Any) -> Any:
+        """``None`` for a figure whose hook points this torch does not have."""
         return None if missing.intersection(figures(Compile)[name].needs) else value
 
-    kinds = zip(KINDS, counts.compilations, strict=True)
-    left_out = _AT_RUN_TIME if "runtime_compilations" in missing else ()
+    kinds = dict(zip(KINDS, counts.compilations, strict=True))
+    if "runtime_compilations" in missing:
+        kinds = {kind: count for kind, count in kinds.items() if kind not in _AT_RUN_TIME}
     categories = dict(zip(CATEGORIES, counts.recompiles, strict=True))
     caches = zip(CACHES, counts.cache_hits, counts.cache_misses, strict=True)
     evaluated = "disabled" not in missing and counts.evaluations
     return Compile(
         **{
-            name: known(name, _value(figure, getattr(counts, figure.counter)))
+            name: if_reported(name, _value(figure, getattr(counts, figure.counter)))
             for name, figure in figures(Compile).items()
             if figure.counter
         },
         **with_totals(
-            compilations_by_kind=known(
-                "compilations_by_kind", {k: count for k, count in kinds if k not in left_out}
-            ),
-            recompiles_by_category=known(
+            compilations_by_kind=if_reported("compilations_by_kind", kinds),
+            recompiles_by_category=if_reported(
                 "recompiles_by_category", {**categories, NEW_INSTANCE: counts.new_instances}
             ),
-            fallbacks_by_cause=known("fallbacks_by_cause", _fallbacks(counts)),
+            fallbacks_by_cause=if_reported("fallbacks_by_cause", _fallbacks_by_cause(counts)),
         ),
-        caches=known("caches", {k: CacheUse(hits=hits, misses=no) for k, hits, no in caches}),
+        caches=if_reported(
+            "caches", {cache: CacheUse(hits=hits, misses=misses) for cache, hits, misses in caches}
+        ),
         begun=counts.begun > 0,
         last_end_at=epoch(slot.header, counts.last_end_ns),
         seconds=sum(counts.phase_ns) / 1e9,
@@ -213,6 +214,12 @@ def compile_of(slot: Slot) -> Compile:
     )
 
 
+def _fallbacks_by_cause(counts: CompileCounts) -> Mapping[str, int]:
+    others = {FLEX: counts.unfused, SKIPPED: counts.skipped}
+    # at least 0: a damaged record may hold any numbers
+    return {LIMIT: max(0, counts.fallbacks - sum(others.values())), **others}
+
+
 def _value(figure: Figure, counted: Any) -> Any:
     """A counter of the compile block in the unit of its figure."""
     if figure.label:
@@ -221,11 +228,11 @@ def _value(figure: Figure, counted: Any) -> Any:
 
 
 def counted_of(counts: CompileCounts) -> Counted | None:
-    """Progress of the activity in progress."""
+    """How much of the activity in progress is done; ``None`` if that is not counted."""
     if not counts.progress_of:
         return None
-    work = PROGRESS[counts.progress_of - 1]
-    return Counted(of=work, done=counts.progress_done, total=counts.progress_total)
+    what = PROGRESS[counts.progress_of - 1]
+    return Counted(of=what, done=counts.progress_done, total=counts.progress_total)
 
 
 def pauses_of(slot: Slot) -> Pauses:
@@ -276,7 +283,8 @@ def memory_of(slot: Slot) -> Memory | None:
     counts = slot.compile
     if not counts.memory_ns:
         return None
-    return Memory(bytes=_by_name(MEMORY, counts.memory), at=epoch(slot.header, counts.memory_ns))
+    by_kind = dict(zip(MEMORY, counts.memory, strict=True))
+    return Memory(bytes=by_kind, at=epoch(slot.header, counts.memory_ns))
 
 
 def warmups_of(slot: Slot) -> Warmups:
@@ -314,12 +322,3 @@ def _span(header: Header, warmup: Warmup) -> WarmupSpan | None:
         seconds=(warmup.ended_ns - warmup.began_ns) / 1e9,
         steps=warmup.steps,
     )
-
-
-def _by_name(names: Sequence[str], counts: Sequence[int]) -> dict[str, int]:
-    return dict(zip(names, counts, strict=True))
-
-
-def epoch(header: Header, monotonic_ns: int | None) -> float | None:
-    """Seconds since the epoch, for a monotonic time in which 0 is "not yet"."""
-    return header.epoch_seconds(monotonic_ns) if monotonic_ns else None
