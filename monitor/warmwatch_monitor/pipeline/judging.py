@@ -46,7 +46,7 @@ from warmwatch_monitor.pipeline.limits import Windows, with_limits
 from warmwatch_monitor.pipeline.outside import OutsideActivity
 from warmwatch_monitor.pipeline.runs import (
     Circumstances,
-    Start,
+    Launch,
     compiling_children,
     earlier_starts,
     group,
@@ -182,7 +182,7 @@ class _Judged(Struct, frozen=True, kw_only=True):
     runs: tuple[RunView, ...]
     earlier: tuple[RunView, ...]
     followed: Mapping[str, _Followed]
-    names: Mapping[Start, str]
+    names: Mapping[Launch, str]
 
 
 class Judging:
@@ -194,7 +194,7 @@ class Judging:
     def __init__(self, long_compile_ns: int = LONG_COMPILE_NS) -> None:
         self._long_compile_ns = long_compile_ns
         self._followed: Mapping[str, _Followed] = {}
-        self._names: Mapping[Start, str] = {}
+        self._names: Mapping[Launch, str] = {}
         self._pids: Mapping[str, int] = {}
         self.earlier: tuple[RunView, ...] = ()
         self._outside = OutsideActivity()

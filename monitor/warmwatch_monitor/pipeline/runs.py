@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 from math import inf
 
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from warmwatch.shared import verdict
 from warmwatch.shared.record import Identity
@@ -32,30 +33,20 @@ _OUTLIVED_NS = 2 * 10**9  # a scheduler kills all ranks within this time
 
 
 class Circumstances(Struct, frozen=True, kw_only=True):
-    """What is known at ``now_ns`` besides the records.
-
-    Attributes:
-        read_ns: when the reading of the records began; ``None``: now. processes: by pid.
-        long_compile_ns: see ``Facts``. The others by record:
-        gpus: see :func:`owned`. working: when its rank was last seen to work. busy: when any of
-        its processes last was, including compilers. earlier: first warm-ups of comparable runs.
-        slower, growing: how its rank is slower than before, and how its memory grows.
-        slowing: records of ranks that are slower, perhaps not for long. children: see
-        :func:`compiling_children`.
-    """
+    """What is known at ``now_ns`` besides the records; by record, unless another key is named."""
 
     now_ns: int
-    read_ns: int | None = None
-    processes: Mapping[int, ProcessReading] = {}
-    gpus: Mapping[str, tuple[GpuReading, ...]] = {}
-    working: Mapping[str, int] = {}
-    busy: Mapping[str, int] = {}
-    long_compile_ns: int = verdict.LONG_COMPILE_NS
-    earlier: Mapping[str, tuple[int, ...]] = {}
+    read_ns: int | None = None  # when the reading of the records began; ``None``: now
+    processes: Mapping[int, ProcessReading] = {}  # by pid
+    gpus: Mapping[str, tuple[GpuReading, ...]] = {}  # see ``owned``
+    working: Mapping[str, int] = {}  # when its rank was last seen to work
+    busy: Mapping[str, int] = {}  # when any of its processes last was, including compilers
+    long_compile_ns: int = verdict.LONG_COMPILE_NS  # see ``Facts``
+    earlier: Mapping[str, tuple[int, ...]] = {}  # first warm-ups of comparable runs
     slower: Mapping[str, Slower] = {}
-    slowing: Collection[str] = ()
+    slowing: Collection[str] = ()  # records of ranks that are slower, perhaps not for long
     growing: Mapping[str, MemoryGrowth] = {}
-    children: Mapping[str, RecordReading] = {}
+    children: Mapping[str, RecordReading] = {}  # see :func:`compiling_children`
 
     def process(self, reading: RecordReading) -> ProcessReading | None:
         return None if reading.pid is None else self.processes.get(reading.pid)
@@ -109,12 +100,16 @@ def _of_latest_start(readings: Sequence[RecordReading]) -> Sequence[RecordReadin
     """
     living = [reading for reading in readings if reading.alive]
     if not living:
-        latest = max(readings, key=lambda item: item.began).start
-        began = min(item.began for item in readings if item.start == latest)
-        return [item for item in readings if item.start == latest or _last_seen(item) >= began]
+        start = max(readings, key=lambda reading: reading.began).start
+        began = min(reading.began for reading in readings if reading.start == start)
+        return [
+            reading
+            for reading in readings
+            if reading.start == start or _last_seen(reading) >= began
+        ]
     starts = {reading.start for reading in living}
     began = max(reading.began for reading in living)
-    return [item for item in readings if item.start in starts or item.began > began]
+    return [reading for reading in readings if reading.start in starts or reading.began > began]
 
 
 def _last_seen(reading: RecordReading) -> tuple[bool, int]:
@@ -141,40 +136,44 @@ def _representative(rivals: Sequence[RecordReading]) -> RecordReading:
 def _made_rank(reading: RecordReading, by: RecordReading) -> bool:
     """Whether ``reading``, which has recorded work, is a rank that the process ``by`` started."""
     started = reading.start == by.start and reading.began > by.began
-    return started and _has_facts(reading) and not _helps(reading.slot.identity)
+    return started and _has_facts(reading) and not _is_helper(reading.slot.identity)
 
 
 def _claim(reading: RecordReading) -> tuple[bool, bool, bool, tuple[bool, int], str]:
     """Sort key of rival records: living, not a child process, has facts, newest."""
-    helps, has_facts = _helps(reading.slot.identity), reading.alive and _has_facts(reading)
-    return reading.alive, not helps, has_facts, reading.began, reading.folder
+    is_helper, has_facts = _is_helper(reading.slot.identity), reading.alive and _has_facts(reading)
+    return reading.alive, not is_helper, has_facts, reading.began, reading.folder
 
 
 def _has_facts(reading: RecordReading) -> bool:
     return bool(reading.slot.steps.steps or reading.slot.compile.begun)
 
 
-def _helps(identity: Identity) -> bool:
+def _is_helper(identity: Identity) -> bool:
     """Whether it is a child process that is not a rank; its parent takes precedence."""
-    of_process = identity.launch.startswith("process")
-    return of_process and not began_launch(identity) and identity.world_size is None
+    began_by_process = identity.launch.startswith("process")
+    return began_by_process and not began_launch(identity) and identity.world_size is None
 
 
 def compiling_children(readings: Iterable[RecordReading]) -> dict[str, RecordReading]:
     """By record, the child process of its rank that compiles as a run of its own, for longest."""
-    alive = [value for value in readings if value.alive]
-    compiling: dict[tuple[tuple[str, int], int], RecordReading] = {}
-    for item in alive:
-        since, parent = item.slot.compile.active_since_ns, (item.start, item.slot.identity.rank)
-        if since and _is_child(item.slot.identity):
-            reading = compiling.get(parent)
-            if reading is None or since < reading.slot.compile.active_since_ns:
-                compiling[parent] = item
-    if not compiling:
-        return {}
-    ranks = [value for value in alive if not _is_child(value.slot.identity)]
-    result = {rank.folder: compiling.get((rank.start, rank.slot.identity.rank)) for rank in ranks}
-    return {folder: child for folder, child in result.items() if child is not None}
+    living = [reading for reading in readings if reading.alive]
+    longest: dict[tuple[tuple[str, int], int], RecordReading] = {}  # by start and rank
+    for reading in living:
+        since_ns, rank = reading.slot.compile.active_since_ns, _rank_key(reading)
+        if since_ns and _is_child(reading.slot.identity):
+            other = longest.get(rank)
+            if other is None or since_ns < other.slot.compile.active_since_ns:
+                longest[rank] = reading
+    return {
+        reading.folder: longest[_rank_key(reading)]
+        for reading in living
+        if longest and _rank_key(reading) in longest and not _is_child(reading.slot.identity)
+    }
+
+
+def _rank_key(reading: RecordReading) -> tuple[tuple[str, int], int]:
+    return reading.start, reading.slot.identity.rank
 
 
 def _is_child(identity: Identity) -> bool:
@@ -184,18 +183,12 @@ def _is_child(identity: Identity) -> bool:
 
 
 class Peers(Struct, frozen=True, kw_only=True):
-    """What the ranks of a run have in common: each may wait for another. Each one's own counts too.
-
-    Attributes:
-        readings: their records. compiled_ns: when one of them last compiled. at_work_ns: when one
-        was last seen to work: while it evaluates, the others wait for it in a collective.
-        pause_ns: until when one of them saves or evaluates. longest: their longest activities.
-    """
+    """What the ranks of a run share: each may wait for any of them, and its own counts too."""
 
     readings: Sequence[RecordReading] = ()
-    compiled_ns: int = 0
-    at_work_ns: int = 0
-    pause_ns: int = 0
+    compiled_ns: int = 0  # when one of them last compiled
+    at_work_ns: int = 0  # when one was last seen to work: others wait for one that evaluates
+    pause_ns: int = 0  # until when one of them saves or evaluates
     longest: LongestActivities = LongestActivities(())
 
     @classmethod
@@ -227,24 +220,23 @@ def _run(readings: Sequence[RecordReading], circumstances: Circumstances) -> Run
 def _view(reading: RecordReading, circumstances: Circumstances, peers: Peers) -> RankView:
     """One record as a rank: judged, with its figures."""
     folder, now_ns, process = reading.folder, circumstances.now_ns, circumstances.process(reading)
-    result = facts(reading, circumstances, peers)
-    judgement = verdict.judge(result, now_ns)
-    holds, busy_ns = judgement.conditions, circumstances.busy.get(folder)
+    reported = facts(reading, circumstances, peers)
+    judgement = verdict.judge(reported, now_ns)
+    conditions, busy_ns = judgement.conditions, circumstances.busy.get(folder)
     child = circumstances.children.get(folder)
-    made = figures(reading, result, judgement, now_ns, process, circumstances.read_ns)
-    if folder in circumstances.slowing and made.steps.settled:
-        made = structs.replace(
-            made, steps=structs.replace(made.steps, settled=False, trend="slower")
-        )
+    of_rank = figures(reading, reported, judgement, now_ns, process, circumstances.read_ns)
+    if folder in circumstances.slowing and of_rank.steps.settled:
+        steps = replace(of_rank.steps, settled=False, trend="slower")
+        of_rank = replace(of_rank, steps=steps)
     return RankView(
-        figures=made,
+        figures=of_rank,
         judgement=judgement,
         process=process,
         gpus=circumstances.gpus.get(folder, ()),
         reading=reading,
-        slower=circumstances.slower.get(folder) if "slower" in holds else None,
-        memory_growth=circumstances.growing.get(folder) if "memory_growing" in holds else None,
-        workers_memory=workers_memory(process) if "workers_memory" in holds else None,
+        slower=circumstances.slower.get(folder) if "slower" in conditions else None,
+        memory_growth=circumstances.growing.get(folder) if "memory_growing" in conditions else None,
+        workers_memory=workers_memory(process) if "workers_memory" in conditions else None,
         compiling_child=child.slot.identity.run if child else None,
         working_ns=circumstances.working.get(folder, 0),
         idle_seconds=None if busy_ns is None else max(0, now_ns - busy_ns) / 1e9,
@@ -322,77 +314,72 @@ def ended_together(readings: Sequence[RecordReading]) -> bool | None:
         return None
     if len(gone) < len(readings):
         return False
-    ends = [reading.slot.compile.ended_ns or reading.gone_ns for reading in gone]
-    numbers = [end for end in ends if end]
-    if len(numbers) < len(ends):
+    ends = [reading.slot.compile.ended_ns or reading.gone_ns or 0 for reading in gone]
+    if not all(ends):
         return None
-    return max(numbers) - min(numbers) <= _TOGETHER_NS
+    return max(ends) - min(ends) <= _TOGETHER_NS
 
 
 def compiled_ns(reading: RecordReading, now_ns: int) -> int:
     """The latest moment at which a living rank compiled; 0 if there is none."""
-    compile = reading.slot.compile
+    counts = reading.slot.compile
     if not reading.alive:
         return 0
-    return now_ns if compile.active_since_ns else compile.last_end_ns
+    return now_ns if counts.active_since_ns else counts.last_end_ns
 
 
-Start = tuple[str, str]  # the run's name and the id of its launch
+Launch = tuple[str, str]  # the run's name and the id of its launch
 
 
 def numbered_conflicts(
-    readings: Iterable[RecordReading], given: Mapping[Start, str]
-) -> tuple[tuple[RecordReading, ...], dict[Start, str]]:
-    """The readings under unique names, and the names assigned, for the next poll.
+    readings: Iterable[RecordReading], before: Mapping[Launch, str]
+) -> tuple[tuple[RecordReading, ...], dict[Launch, str]]:
+    """The readings under unique names, and the names assigned; ``before``: those of the last poll.
 
     The agent numbers a run whose name is taken (``train-2``). This function numbers names that a
-    user set twice, and runs that began at the same moment; the later one is numbered. Two starts
+    user set twice, and runs that began at the same moment; the later one is numbered. Two launches
     conflict only if the same rank lived in both at one time: several launchers may start the ranks
     of one run, and a run may be started again. Runs of different owners never conflict:
     the source has added the owner to their names.
 
-    A start has its assigned name for as long as any of its records exists.
+    A launch has its assigned name for as long as any of its records exists.
     """
-    starts: dict[Start, list[RecordReading]] = {}
+    launches: dict[Launch, list[RecordReading]] = {}
     for reading in readings:
         identity = reading.slot.identity
-        starts.setdefault((identity.run, identity.launch), []).append(reading)
-    names = {start: name for start, name in given.items() if start in starts}
-    taken = {run for run, _ in starts} | set(names.values())
+        launches.setdefault((identity.run, identity.launch), []).append(reading)
+    names = {launch: name for launch, name in before.items() if launch in launches}
+    taken = {run for run, _ in launches} | set(names.values())
     unnumbered: dict[str, list[RecordReading]] = {}
-    for start in sorted(starts, key=lambda pair: _began(starts[pair])):
-        run, records = start[0], starts[start]
-        if start in names:
-            continue
-        others = unnumbered.setdefault(run, [])
+    unnamed = (launch for launch in launches if launch not in names)
+    for launch in sorted(
+        unnamed, key=lambda launch: min(record.began for record in launches[launch])
+    ):
+        records, others = launches[launch], unnumbered.setdefault(launch[0], [])
         if _overlap(records, others):
-            names[start] = _free(records[0], taken)
-            taken.add(names[start])
+            names[launch] = _free(records[0], taken)
+            taken.add(names[launch])
         else:
             others.extend(records)
     renamed = [
-        _renamed(record, names[start]) if start in names else record
-        for start, records in starts.items()
+        _renamed(record, names[launch]) if launch in names else record
+        for launch, records in launches.items()
         for record in records
     ]
     return tuple(renamed), names
 
 
-def _began(records: Sequence[RecordReading]) -> tuple[bool, int]:
-    return min(record.began for record in records)
-
-
 def _overlap(records: Sequence[RecordReading], others: Sequence[RecordReading]) -> bool:
     """Whether a rank lived in both at one time; not known for records of an earlier boot."""
-    if not others:
-        return False
     lives: dict[int, list[tuple[int, float]]] = {}
-    for reading in others:
-        lives.setdefault(reading.slot.identity.rank, []).append(_life(reading))
-    pairs = ((_life(record), lives.get(record.slot.identity.rank, ())) for record in records)
-    return any(
-        begin < until and began < end for (begin, end), value in pairs for began, until in value
-    )
+    for other in others:
+        lives.setdefault(other.slot.identity.rank, []).append(_life(other))
+    for record in records:
+        began, ended = _life(record)
+        for other_began, other_ended in lives.get(record.slot.identity.rank, ()):
+            if began < other_ended and other_began < ended:
+                return True
+    return False
 
 
 def _life(reading: RecordReading) -> tuple[int, float]:
@@ -413,7 +400,7 @@ def _free(reading: RecordReading, taken: set[str]) -> str:
 
 def _renamed(reading: RecordReading, name: str) -> RecordReading:
     slot = reading.slot
-    return structs.replace(
+    return replace(
         reading,
         slot=slot._replace(identity=slot.identity._replace(run=name)),
         reported_run=slot.identity.run,
