@@ -46,7 +46,6 @@ from warmwatch_monitor.pipeline.limits import Windows, with_limits
 from warmwatch_monitor.pipeline.outside import OutsideActivity
 from warmwatch_monitor.pipeline.runs import (
     Circumstances,
-    Launch,
     compiling_children,
     earlier_starts,
     group,
@@ -115,17 +114,13 @@ class Analysis:
             "adding up energy", partial(charge, energy, runs, now_ns), (energy, runs)
         )
         judged = {view.record.folder for run in runs for view in run.ranks}
-        unread = {
-            folder: window
-            for folder, window in self._windows.items()
-            if folder not in judged and is_present(folder, present)
-        }
+        unread = {key: window for key, window in self._windows.items() if key not in judged}
         windows, runs = isolated.run(
             "judging what limits the speed",
             partial(with_limits, runs, self._windows, others.host, now_ns),
             (self._windows, runs),
         )
-        self._windows = {**unread, **windows}
+        self._windows = _existing({**unread, **windows}, present)
         runs = isolated.run(
             "estimating the time left", partial(with_estimates, runs, now_ns, histories), runs
         )
@@ -182,7 +177,7 @@ class _Judged(Struct, frozen=True, kw_only=True):
     runs: tuple[RunView, ...]
     earlier: tuple[RunView, ...]
     followed: Mapping[str, _Followed]
-    names: Mapping[Launch, str]
+    names: Mapping[str, str]
 
 
 class Judging:
@@ -194,7 +189,7 @@ class Judging:
     def __init__(self, long_compile_ns: int = LONG_COMPILE_NS) -> None:
         self._long_compile_ns = long_compile_ns
         self._followed: Mapping[str, _Followed] = {}
-        self._names: Mapping[Launch, str] = {}
+        self._names: Mapping[str, str] = {}
         self._pids: Mapping[str, int] = {}
         self.earlier: tuple[RunView, ...] = ()
         self._outside = OutsideActivity()
@@ -213,13 +208,8 @@ class Judging:
         judged, refused = self._judge_all(records, others)
         forget_gone(present)
         self._outside.keep(present)
-        if present is not None:
-            self._names = judged.names
-        self._followed = {
-            folder: state
-            for folder, state in {**self._followed, **judged.followed}.items()
-            if is_present(folder, present)
-        }
+        self._names = _existing({**self._names, **judged.names}, present)
+        self._followed = _existing({**self._followed, **judged.followed}, present)
         self.earlier = judged.earlier
         return self._with_oom_kills(judged.runs, others.oom_killed), refused
 
@@ -334,6 +324,11 @@ class Judging:
         if killed is None and death is not None:
             killed = death.out_of_memory
         return view if killed is None else replace(view, oom_killed=killed)
+
+
+def _existing(states: Mapping[str, T], present: Collection[str] | None) -> Mapping[str, T]:
+    """Those of ``states``, by record, whose records may exist; ``present`` as for ``is_present``."""
+    return {folder: state for folder, state in states.items() if is_present(folder, present)}
 
 
 def _with_death(reading: RecordReading, history: RankHistory | None) -> RecordReading:

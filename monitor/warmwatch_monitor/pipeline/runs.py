@@ -328,13 +328,12 @@ def compiled_ns(reading: RecordReading, now_ns: int) -> int:
     return now_ns if counts.active_since_ns else counts.last_end_ns
 
 
-Launch = tuple[str, str]  # the run's name and the id of its launch
-
-
 def numbered_conflicts(
-    readings: Iterable[RecordReading], before: Mapping[Launch, str]
-) -> tuple[tuple[RecordReading, ...], dict[Launch, str]]:
-    """The readings under unique names, and the names assigned; ``before``: those of the last poll.
+    readings: Iterable[RecordReading], before: Mapping[str, str]
+) -> tuple[tuple[RecordReading, ...], dict[str, str]]:
+    """The readings under unique names, and the names assigned, by record.
+
+    ``before``: those of the last poll, also for records that cannot be read now.
 
     The agent numbers a run whose name is taken (``train-2``). This function numbers names that a
     user set twice, and runs that began at the same moment; the later one is numbered. Two launches
@@ -344,28 +343,27 @@ def numbered_conflicts(
 
     A launch has its assigned name for as long as any of its records exists.
     """
-    launches: dict[Launch, list[RecordReading]] = {}
+    launches: dict[tuple[str, str], list[RecordReading]] = {}  # by name and id
     for reading in readings:
         identity = reading.slot.identity
         launches.setdefault((identity.run, identity.launch), []).append(reading)
-    names = {launch: name for launch, name in before.items() if launch in launches}
-    taken = {run for run, _ in launches} | set(names.values())
+    taken = {run for run, _ in launches} | set(before.values())
     unnumbered: dict[str, list[RecordReading]] = {}
-    unnamed = (launch for launch in launches if launch not in names)
-    for launch in sorted(
-        unnamed, key=lambda launch: min(record.began for record in launches[launch])
+    renamed: list[RecordReading] = []
+    names: dict[str, str] = {}
+    for (run, _), records in sorted(
+        launches.items(), key=lambda item: min(record.began for record in item[1])
     ):
-        records, others = launches[launch], unnumbered.setdefault(launch[0], [])
-        if _overlap(records, others):
-            names[launch] = _free(records[0], taken)
-            taken.add(names[launch])
-        else:
+        given = (before[record.folder] for record in records if record.folder in before)
+        name = next(given, None)
+        others = unnumbered.setdefault(run, [])
+        if name is None and _overlap(records, others):
+            name = _free(records[0], taken)
+            taken.add(name)
+        if name is None:
             others.extend(records)
-    renamed = [
-        _renamed(record, names[launch]) if launch in names else record
-        for launch, records in launches.items()
-        for record in records
-    ]
+        names.update((record.folder, name) for record in records if name)
+        renamed.extend(_renamed(record, name) if name else record for record in records)
     return tuple(renamed), names
 
 

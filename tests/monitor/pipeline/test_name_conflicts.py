@@ -7,7 +7,7 @@ from support import sources
 from support.values import replace
 from warmwatch.shared.record import CompileCounts, StepCounts
 from warmwatch.shared.states import State
-from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.model import RecordReading, Refusal
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.runs import Circumstances, group
 from warmwatch_monitor.sources.listed import RECORDS, Readings
@@ -21,9 +21,13 @@ def record(folder: str, *, alive: bool = True, pid: int = 1, **slot: object) -> 
     return RecordReading(folder=f"/d/{folder}", slot=b.slot(**known), alive=alive, pid=pid)  # type: ignore[arg-type]
 
 
-def members(assembly: Assembly, *records: RecordReading) -> dict[str, list[str]]:
+def members(
+    assembly: Assembly, *records: RecordReading, unread: tuple[str, ...] = ()
+) -> dict[str, list[str]]:
     """The folders that speak, by run."""
-    readings = Readings(values={RECORDS.name: RecordsReading(records=records)})
+    refusals = tuple(Refusal(path=f"/d/{folder}", reason="it is torn") for folder in unread)
+    reading = RecordsReading(records=records, refusals=refusals)
+    readings = Readings(values={RECORDS.name: reading})
     snapshot = assembly.make(readings, (), b.NOW, b.EPOCH).snapshot
     return {
         run.run: [view.reading.folder.removeprefix("/d/") for view in run.ranks]
@@ -40,6 +44,9 @@ def test_two_live_runs_of_one_name_are_shown_under_stable_names() -> None:
     over = replace(first, alive=False)
     assert members(assembly, over, second) == {"gpt2": ["first"], "gpt2-2": ["second"]}
     assert members(assembly, second) == {"gpt2-2": ["second"]}
+    third = record("third", pid=3, attached=5)
+    assert members(assembly, third, unread=("second",)) == {"gpt2": ["third"]}
+    assert members(assembly, second, third) == {"gpt2": ["third"], "gpt2-2": ["second"]}
 
 
 def test_a_number_in_a_name_from_the_agent_is_not_reused() -> None:
