@@ -65,30 +65,33 @@ def incomparable(
     summaries: Sequence[RunSummary], reports: Sequence[Report]
 ) -> tuple[Incomparable, ...]:
     """Properties that differ between the runs."""
-    reports = [
-        replace(report, what=replace(report.what, code=code))
-        for report, code in zip(reports, _codes_apart(summaries), strict=True)
+    codes = _codes_apart(summaries)
+    properties = [
+        replace(report.what, code=code) for report, code in zip(reports, codes, strict=True)
     ]
-    item = []
+    differing = []
     for fact in _FACTS:
         # a run that compiles nothing uses no cache and has no workers
-        applies = [report.compile_seconds > 0 or fact.rows is not _COMPILING for report in reports]
-        pairs = zip(reports, applies, strict=True)
-        values = [fact.of(report.what) if does_apply else None for report, does_apply in pairs]
-        result = {value for value in values if value is not None}
-        if len(result) > 1:
-            texts = tuple("not known" if value is None else str(value) for value in values)
-            item.append(Incomparable(what=fact.what, values=texts, rows=fact.rows))
-    return tuple(item)
+        of_compiler = fact.rows is _COMPILING or fact.what == COMPILED_CODE
+        unused = [of_compiler and not report.compile_seconds for report in reports]
+        pairs = list(zip(map(fact.of, properties), unused, strict=True))
+        if len({value for value, is_unused in pairs if value is not None and not is_unused}) > 1:
+            texts = (
+                "nothing compiled" if is_unused else "not known" if value is None else str(value)
+                for value, is_unused in pairs
+            )
+            differing.append(Incomparable(what=fact.what, values=tuple(texts), rows=fact.rows))
+    return tuple(differing)
 
 
 def unknown(reports: Sequence[Report]) -> tuple[str, ...]:
     """Needed properties that are known for some of the runs only."""
-    named = {fact.what: fact for fact in _FACTS}
-    groups = {
-        name: [named[name].of(report.what) is not None for report in reports] for name in _NEEDED
+    known = {
+        fact.what: {fact.of(report.what) is not None for report in reports}
+        for fact in _FACTS
+        if fact.what in _NEEDED
     }
-    return tuple(name for name in sorted(_NEEDED) if any(groups[name]) and not all(groups[name]))
+    return tuple(sorted(name for name, states in known.items() if len(states) > 1))
 
 
 def _codes_apart(summaries: Sequence[RunSummary]) -> list[str | None]:

@@ -17,9 +17,7 @@ from msgspec.structs import replace
 from warmwatch_monitor.commands.compare.comparability import Incomparable, incomparable, unknown
 from warmwatch_monitor.commands.compare.difference import ONCE, Difference, Run, difference, mean
 from warmwatch_monitor.commands.report.assembly import report, slowest_of
-from warmwatch_monitor.commands.report.parts import Report
-from warmwatch_monitor.figures.compile import GraphCounts
-from warmwatch_monitor.figures.rank import SlowerPeriod
+from warmwatch_monitor.commands.report.parts import Report, RunFigures
 from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.amounts import clean_step
@@ -41,29 +39,19 @@ class Neighbour(Struct, frozen=True, kw_only=True):
     """The share of the compared run's time in which it ran too."""
 
 
-class Measured(GraphCounts, frozen=True, kw_only=True):
+class Measured(RunFigures, frozen=True, kw_only=True):
     """What a run cost, and how fast it was."""
 
-    steps: int = 0
-    """Completed steps."""
     clean_steps: int | None = None
     """Number of clean steps."""
-    first_step_seconds: float | None = None
-    """Length of step 1."""
     first_step_memory_bytes: int | None = None
-    """The most that CUDA's allocator had handed out when step 1 ended."""
-    peak_memory_bytes: int | None = None
-    """The most that CUDA's allocator had handed out."""
+    """The most that CUDA's allocator had allocated when step 1 ended."""
     mean_seconds: float | None = None
     """Geometric mean of the clean steps of `runs`, without the disturbed ones."""
     steady_p99_seconds: float | None = None
     """99th percentile of the clean steps."""
     speed_up: Difference | None = None
     """How much faster it is than the baseline."""
-    joules_per_step: float | None = None
-    """Mean energy of a clean step."""
-    compile_seconds: float = 0.0
-    """Compile time."""
     cost_seconds: float | None = None
     """What compiling cost: the time that steps took beyond a steady one, or all compile time if
     that is more; null if unknown."""
@@ -88,25 +76,17 @@ class Side(Measured, frozen=True, kw_only=True):
     compiled_memory_bytes: int | None = None
     """The most that CUDA's allocator held at the end of a compilation. A backward is compiled in
     step 1, while the activations of its forward are stored."""
-    warmup_seconds: float | None = None
-    """Length of the first warm-up; null if it was never warm."""
-    warmup_steps: int | None = None
-    """Steps within it."""
     gpu_seconds: float | None = None
     """GPU time of compiling, all ranks."""
     joules: float | None = None
     """Energy of compiling, all ranks."""
     steady_seconds: float | None = None
     """Length of its clean step."""
-    whole_step_seconds: float | None = None
-    """The same with evaluations, saves, recompiles and the end, since its first warm-up."""
     runs: tuple[Run, ...] = ()
     """The runs of its program that show its speed, itself first: other starts of it in the history,
     as far as recorded."""
     tokens_per_second: float | None = None
     """Tokens per second in clean steps."""
-    slower: tuple[SlowerPeriod, ...] = ()
-    """Periods in which steps took longer than before."""
     neighbours: tuple[Neighbour, ...] = ()
     """Other runs in the history that ran on the same host at the same time, the longest first."""
 
@@ -211,7 +191,10 @@ def compare(
     program; without, it is the only one. ``neighbours``: by that id.
     """
     reports = [report(run) for run in summaries]
-    labels = labels or _labels(reports)
+    names = [run.run for run in summaries]
+    labels = labels or [
+        run.run if names.count(run.run) == 1 else f"{run.run} ({run.id})" for run in summaries
+    ]
     sides = [
         _side(
             summary,
@@ -263,15 +246,6 @@ def _disturbed(summary: RunSummary, neighbours: Sequence[Neighbour]) -> str | No
     return f"{neighbours[0].run} on its host" if neighbours and not summary.what.gpus else None
 
 
-def _labels(reports: Sequence[Report]) -> list[str]:
-    """Names, with ids if two names are equal."""
-    names = [report.run for report in reports]
-    return [
-        report.run if names.count(report.run) == 1 else f"{report.run} ({report.id})"
-        for report in reports
-    ]
-
-
 def step_of(summary: RunSummary) -> float | None:
     """The clean step length of the rank that is compared."""
     return clean_step(slowest_of(summary).answer) if summary.ranks else None
@@ -284,16 +258,19 @@ def _side(
     runs: tuple[Run, ...],
     neighbours: tuple[Neighbour, ...],
 ) -> Side:
-    rank: dict[str, Any] = dict(slowest_of(summary).answer) if summary.ranks else {}
+    rank = slowest_of(summary) if summary.ranks else None
+    functions = (rank.answer["compile"].get("functions") or ()) if rank else ()
     whole = made.costs[-1] if made.costs else None
     return copied(
         made,
         Side,
         label=label,
         mode=mode_of(made),
-        first_step_memory_bytes=slowest_of(summary).first_step_bytes if summary.ranks else None,
-        compiled_memory_bytes=_compiled_memory(rank),
-        cost_seconds=_cost(rank, made) if rank else None,
+        first_step_memory_bytes=rank.first_step_bytes if rank else None,
+        compiled_memory_bytes=max(
+            (bytes for each in functions if (bytes := each.get("allocated_bytes"))), default=None
+        ),
+        cost_seconds=_cost(rank.answer, made) if rank else None,
         gpu_seconds=whole.gpu_seconds if whole else None,
         joules=whole.joules if whole else None,
         steady_seconds=made.steady.seconds,
@@ -318,25 +295,12 @@ def mode_of(made: Report) -> str | None:
     return "; ".join(dict.fromkeys(ways)) or "compiled"
 
 
-def _compiled_memory(rank: dict[str, Any]) -> int | None:
-    """The largest allocation of CUDA's allocator at the end of a compilation."""
-    functions = (rank.get("compile") or {}).get("functions") or ()
-    values = [
-        function["allocated_bytes"] for function in functions if function.get("allocated_bytes")
-    ]
-    return max(values, default=None)
+def _cost(rank: Mapping[str, Any], made: Report) -> float | None:
+    """What steps took beyond clean ones, or all compile time if that is more.
 
-
-def _cost(rank: dict[str, Any], made: Report) -> float | None:
-    """Compile cost; of an eager run, the extra time of its first step.
-
-    Not known for a run that compiled before the agent attached.
+    Not known without a step or compile activity, or if it compiled before the agent attached.
     """
-    if not made.compile_seconds and (made.graphs_before or not made.steps):
+    if made.graphs_before or not (made.compile_seconds or made.steps):
         return None
-    beyond = rank["cost"]["beyond_steady_seconds"]
-    if made.compile_seconds:
-        return max(beyond or 0.0, made.compile_seconds)
-    if made.first_step_seconds is None or made.steady.seconds is None:
-        return 0.0
-    return max(0.0, made.first_step_seconds - made.steady.seconds)
+    beyond = rank["cost"]["beyond_steady_seconds"] or 0.0
+    return max(beyond, made.compile_seconds) if made.compile_seconds else 0.0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from warmwatch_monitor.commands.compare.comparability import COMPILED_CODE, Incomparable
+from warmwatch_monitor.commands.compare.comparability import (
+    COMPILED_CODE,
+    Incomparable,
+    incomparable,
+)
 from warmwatch_monitor.commands.compare.comparison import (
     EAGER,
     BreakEven,
@@ -21,7 +24,7 @@ from warmwatch_monitor.commands.compare.comparison import (
 from warmwatch_monitor.commands.compare.difference import DISTURBED, ONCE, Run, difference, mean
 from warmwatch_monitor.commands.modes.drift import Drift, Losses, drift
 from warmwatch_monitor.commands.modes.programs import DEFAULT, REGIONAL, programs, same_program
-from warmwatch_monitor.commands.report.assembly import slowest_of
+from warmwatch_monitor.commands.report.assembly import report, slowest_of
 from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import RunSummary
@@ -146,6 +149,10 @@ class Row(Measured, frozen=True, kw_only=True):
     """Names of the script's other runs."""
 
     @property
+    def break_evens(self) -> list[BreakEven]:
+        return [even for even in (self.break_even, self.against_default) if even is not None]
+
+    @property
     def captured(self) -> bool:
         """Whether it compiled at least one graph, as far as known."""
         return self.compiled and self.graphs != 0
@@ -208,8 +215,14 @@ def modes(tried: Sequence[Tried], again: Sequence[Tried], empty: Modes) -> Modes
     compared = compare(list(seen.values()), labels=list(seen), programs=by_id) if seen else None
     eager = next((item.losses for item in tried if item.mode == EAGER), {})
     second = next((item.losses for item in again if item.mode == EAGER), None)
-    made = [(item, _row(item, compared, same, empty.training_steps)) for item in tried]
-    rows = tuple(_with_drift(row, item, eager, second, empty.max_drift) for item, row in made)
+    rows = []
+    for item in tried:
+        row = _row(item, compared, same, empty.training_steps)
+        apart = drift(item.losses, eager, second) if item.mode != EAGER else None
+        if apart is not None and empty.max_drift:
+            exceeds = apart.relative is None or apart.relative > empty.max_drift
+            row = replace(row, max_drift_exceeded=exceeds)
+        rows.append(replace(row, drift=apart))
     first = next(iter(seen.values()), None)
     noise = drift(second, eager) if second else None
     steps = empty.training_steps or USUAL_STEPS
@@ -217,41 +230,24 @@ def modes(tried: Sequence[Tried], again: Sequence[Tried], empty: Modes) -> Modes
     best = recommended(rows, baseline, steps)
     return replace(
         empty,
-        rows=rows,
+        rows=tuple(rows),
         baseline=baseline,
         torch=first.what.torch if first else None,
         gpus=first.what.gpus if first else (),
         noise=noise.relative if noise else None,
         recommended=best.mode if best else None,
         recommended_steps=steps if best else None,
-        incomparable=_incomparable(seen),
+        incomparable=_incomparable(seen, compared.incomparable if compared else ()),
     )
 
 
-def _incomparable(seen: Mapping[str, RunSummary]) -> tuple[Incomparable, ...]:
+def _incomparable(
+    seen: Mapping[str, RunSummary], every: Sequence[Incomparable]
+) -> tuple[Incomparable, ...]:
     """What differs between the runs. A regional run compiles other functions on purpose."""
-    alike = [summary for mode, summary in seen.items() if mode != REGIONAL]
-    names = (
-        {incomparable.what for incomparable in compare(alike).incomparable} if alike else set[str]()
-    )
-    every = compare(list(seen.values())).incomparable if seen else ()
-    return tuple(
-        incomparable
-        for incomparable in every
-        if incomparable.what != COMPILED_CODE or incomparable.what in names
-    )
-
-
-def _with_drift(
-    row: Row, tried: Tried, eager: Losses, again: Losses | None, max_drift: float | None
-) -> Row:
-    if row.mode == EAGER:
-        return row
-    result = drift(tried.losses, eager, again)
-    if result is None:
-        return row
-    exceeds = result.relative is None or result.relative > max_drift if max_drift else None
-    return replace(row, drift=result, max_drift_exceeded=exceeds)
+    others = [summary for mode, summary in seen.items() if mode != REGIONAL]
+    of_others = {each.what for each in incomparable(others, list(map(report, others)))}
+    return tuple(each for each in every if each.what != COMPILED_CODE or each.what in of_others)
 
 
 def candidates(rows: Sequence[Row]) -> list[Row]:
@@ -307,13 +303,6 @@ def _comparable(row: Row, other: Row) -> bool:
     return difference(row.runs, other.runs).verdict not in (ONCE, DISTURBED)
 
 
-def total_seconds(row: Row, steps: int) -> float | None:
-    """Of so many steps, compile cost included."""
-    if row.mean_seconds is None or row.cost_seconds is None:
-        return None
-    return row.cost_seconds + steps * row.mean_seconds
-
-
 def _baseline(comparison: Comparison | None) -> str | None:
     """Eager if its step was measured; else the first measured mode."""
     names = [side.label for side in comparison.sides if side.runs] if comparison else []
@@ -341,45 +330,38 @@ def _row(
     sides = {item.label: item for item in compared.sides}
     side, baseline = sides[tried.mode], sides.get(_baseline(compared) or "")
     row = replace(row, **{name: getattr(side, name) for name in _OF_SIDE})
-    row = _with_summary(row, summary)
-    row = replace(row, outcome=_outcome(row))
-    if training_steps is not None:
-        row = replace(row, total_seconds=total_seconds(row, training_steps))
+    row = replace(_with_summary(row, summary), outcome=_outcome(row))
+    if training_steps and row.mean_seconds is not None and row.cost_seconds is not None:
+        row = replace(row, total_seconds=row.cost_seconds + training_steps * row.mean_seconds)
     if baseline is None or side is baseline:
         return row
-    others = {
-        name: sides[name]
-        for name in (baseline.label, DEFAULT)
-        if name in sides and name not in (side.label, row.same_as)
-    }
-    if against := others.get(baseline.label):
-        result = break_even(side, against)
-        row = replace(row, speed_up=result.difference, break_even=result)
-    if baseline.label != DEFAULT and side.label != EAGER and (default := others.get(DEFAULT)):
-        row = replace(row, against_default=break_even(side, default))
+    one_program = {side.label, row.same_as}
+    if baseline.label not in one_program:
+        even = break_even(side, baseline)
+        row = replace(row, speed_up=even.difference, break_even=even)
+    if DEFAULT in sides and DEFAULT not in {*one_program, baseline.label} and side.label != EAGER:
+        row = replace(row, against_default=break_even(side, sides[DEFAULT]))
     return row
 
 
 def _with_summary(row: Row, summary: RunSummary) -> Row:
     """Add what a ``Side`` does not have."""
-    slowest: dict[str, Any] = dict(slowest_of(summary).answer)
-    answers = [rank.answer for rank in summary.ranks]
+    slowest, answers = slowest_of(summary).answer, [rank.answer for rank in summary.ranks]
     pauses, compile = slowest["pauses"], slowest["compile"]
     count, seconds = pauses.get("evaluations"), pauses.get("evaluation_seconds")
-    held = [condition for answer in answers for condition in answer["conditions"]]
+    exceptions = ((answer["end"] or {}).get("exception") for answer in answers)
+    held = (condition for answer in answers for condition in answer["conditions"])
     return replace(
         row,
-        exception=next(
-            (e for values in answers if (e := (values["end"] or {}).get("exception"))), None
-        ),
+        exception=next(filter(None, exceptions), None),
         evaluations=count,
         evaluation_seconds=seconds / count if count and seconds is not None else None,
         evaluation_batch_seconds=pauses.get("evaluation_batch_seconds"),
         compiled=bool(compile["seconds"]),
         wrappings=summary.what.wrappings,
         wrappers=compile.get("wrappers"),
-        agent_errors=sum(values["agent_errors"] or 0 for values in answers),
-        gpus=sum(len(values["gpus"]) for values in answers),
+        agent_errors=sum(answer["agent_errors"] or 0 for answer in answers),
+        gpus=sum(len(answer["gpus"]) for answer in answers),
         conditions={value["condition"]: value["words"] for value in held},
         summary=summary.summary,
     )

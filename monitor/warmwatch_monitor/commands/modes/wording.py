@@ -27,7 +27,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("evaluation", lambda row: if_known(took, row.evaluation_seconds)),
     ("its batch", lambda row: if_known(took, row.evaluation_batch_seconds)),
     ("graphs", lambda row: _graphs(row)),
-    ("loss drift", lambda row: if_known(_drift, row.drift)),
+    ("loss drift", lambda row: if_known(lambda drift: _finite(drift.relative, 2), row.drift)),
     ("break-even step", lambda row: _paid_back(row.break_even) if row.captured else ""),
 )
 _UNKNOWN = {ONCE, DISTURBED}  # verdicts on too few runs
@@ -81,35 +81,29 @@ def _no_recommendation(modes: Modes) -> str:
 
 
 def _reasons(best: Row, modes: Modes) -> Iterator[str]:
+    baseline = next((row for row in modes.rows if row.mode == modes.baseline), None)
     yield f"For {modes.recommended_steps:,} steps, use {best.mode}"
-    if best.mode == modes.baseline:
+    if best is baseline:
         yield ": no measured mode takes less time"
         yield " beyond noise" if any(_is_within_noise(row) for row in modes.rows) else ""
     elif (pays := best.break_even) is not None and best.speed_up is not None:
+        cost = pays.cost_seconds or 0.0
         if pays.outcome == "ahead_until":
-            less = took(-(pays.cost_seconds or 0.0))
-            yield f": its compile cost is {less} less than {modes.baseline}'s"
+            yield f": its compile cost is {took(-cost)} less than {modes.baseline}'s"
             yield f", which longer steps use up by step {pays.step:,}"
         elif _differs(best):
             yield f": {_times(best)} times {modes.baseline}'s speed"
         if pays.outcome == "paid_back":
             extra = "" if modes.baseline == EAGER else "extra "
-            yield f", its {extra}compile cost of {took(pays.cost_seconds or 0.0)} paid back"
-            yield f" after {pays.step:,} steps"
-    baseline = next((row for row in modes.rows if row.mode == modes.baseline), None)
+            yield f", its {extra}compile cost of {took(cost)} paid back after {pays.step:,} steps"
     if best.drift is not None:
         yield f"; {_drift_clause(best.drift)}"
-    yield _memory_clause(best, baseline)
-
-
-def _memory_clause(best: Row, baseline: Row | None) -> str:
-    if baseline is None or baseline is best:
-        return ""
-    for name, text in (("peak_memory_bytes", "memory"), ("peak_resident_bytes", "RSS")):
-        own, other = getattr(best, name), getattr(baseline, name)
-        if own and other:
-            return f"; peak {text} {size(own)} ({baseline.mode}: {size(other)})"
-    return ""
+    if baseline is not None and best is not baseline:
+        for name, what in (("peak_memory_bytes", "memory"), ("peak_resident_bytes", "RSS")):
+            own, other = getattr(best, name), getattr(baseline, name)
+            if own and other:
+                yield f"; peak {what} {size(own)} ({baseline.mode}: {size(other)})"
+                return
 
 
 def _losses(modes: Modes) -> Section | None:
@@ -127,18 +121,11 @@ def _losses(modes: Modes) -> Section | None:
     return Section("Loss compared with eager", items=tuple(items)) if items else None
 
 
-def _drift(drift: Drift) -> str:
-    return "not finite" if drift.relative is None else f"{drift.relative:.2g}"
-
-
 def _drift_sentence(drift: Drift) -> str:
-    rank = f" of rank {drift.rank}" if drift.rank else ""
-    at = (
-        f"{rank} ({_loss(drift.loss)}, eager {_loss(drift.eager_loss)})"
-        if drift.relative != 0
-        else ""
-    )
-    compared = f"{_drift_clause(drift, at)}; {counted(drift.passes, 'loss', 'losses')} compared"
+    at = f" of rank {drift.rank}" if drift.rank else ""
+    at += f" ({_finite(drift.loss)}, eager {_finite(drift.eager_loss)})"
+    clause = _drift_clause(drift, at if drift.relative != 0 else "")
+    compared = f"{clause}; {counted(drift.passes, 'loss', 'losses')} compared"
     if drift.noise is not None and drift.noise_passes < drift.passes:
         return f"{compared}, noise of the first {drift.noise_passes:,}"
     return compared
@@ -146,23 +133,21 @@ def _drift_sentence(drift: Drift) -> str:
 
 def _drift_clause(drift: Drift, at: str = "") -> str:
     """``its loss drifts by 3e-3 at step 50; noise 1e-6``; ``at``: where, in more detail."""
+    step = f"{drift.step:,}"
     if drift.relative is None:
-        text = (
-            f"its loss is not comparable from step {drift.step:,} on: one of the two is not finite"
-        )
+        text = f"its loss is not comparable from step {step} on: one of the two is not finite"
     elif not drift.relative:
         text = f"its loss equals eager's up to step {drift.last_step:,}"
     else:
-        text = f"its loss drifts by {drift.relative:.2g} at step {drift.step:,}"
-    text = f"{text}{at}"
+        text = f"its loss drifts by {drift.relative:.2g} at step {step}"
     if drift.noise is None:
-        return text
+        return f"{text}{at}"
     within = ", so it may be noise" if 0 < (drift.relative or 0.0) <= drift.noise else ""
-    return f"{text}; noise {drift.noise:.2g}{within}"
+    return f"{text}{at}; noise {drift.noise:.2g}{within}"
 
 
-def _loss(value: float | None) -> str:
-    return "not finite" if value is None else f"{value:.6g}"
+def _finite(value: float | None, digits: int = 6) -> str:
+    return "not finite" if value is None else f"{value:.{digits}g}"
 
 
 def _answer(modes: Modes) -> str:
@@ -253,13 +238,11 @@ def _runs(modes: Modes) -> Section | None:
 
 
 def _notes(modes: Modes) -> Section | None:
-    notes = [(row.mode, list(_of_row(row, modes))) for row in modes.rows]
-    items = [
-        Item(f"{mode}: {lines_of_mode[0]}", tuple(lines_of_mode[1:]))
-        for mode, lines_of_mode in notes
-        if lines_of_mode
-    ]
-    return Section("Notes", items=tuple(items)) if items else None
+    notes = {row.mode: list(_of_row(row, modes)) for row in modes.rows}
+    items = tuple(
+        Item(f"{mode}: {lines[0]}", tuple(lines[1:])) for mode, lines in notes.items() if lines
+    )
+    return Section("Notes", items=items) if items else None
 
 
 def _of_row(row: Row, modes: Modes) -> Iterator[str]:
@@ -301,9 +284,8 @@ def _end(row: Row) -> Iterator[str]:
 
 def _how(row: Row) -> str:
     code = row.code or 0
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    if not code:
-        how = row.state or "its run did"
+    how = f"signal {-code}" if code < 0 else f"exit code {code}" if code else row.state
+    how = how or "its run did"
     return f"{how}, {row.exception}" if row.exception else how
 
 
@@ -353,48 +335,33 @@ def _mode(row: Row) -> Iterator[str]:
         yield f"the mode could not be imposed everywhere: {', '.join(sorted(other))} held as well"
 
 
-def _pays(modes: Modes) -> Section | None:
-    pairs = [(row.break_even, row.against_default) for row in modes.rows if row.captured]
-    break_evens = [
-        break_even
-        for pair in pairs
-        for break_even in pair
-        if break_even is not None and break_even.saves_seconds is not None
-    ]
-    items = tuple(Item(sentence(even)) for even in break_evens)
+def _break_even(modes: Modes) -> Section | None:
+    compared = (even for row in modes.rows if row.captured for even in row.break_evens)
+    items = tuple(Item(sentence(even)) for even in compared if even.saves_seconds is not None)
     return Section("Break-even", items=items) if items else None
 
 
 def _method(modes: Modes) -> Section | None:
     if modes.baseline is None:
         return None
-    caches = (
-        "Compile caches were empty at the start of each mode."
-        if modes.caches == "cold"
-        else "Compile caches were left as they were: a mode finds what an earlier one compiled."
+    caches = "Compile caches were left as they were: a mode finds what an earlier one compiled."
+    if modes.caches == "cold":
+        caches = "Compile caches were empty at the start of each mode."
+    cost = (
+        "Compile cost is what steps took beyond a steady one, or all compile time where that is "
+        "more; it and the first step were measured once."
     )
-    return Section(
-        "How to read it",
-        items=(
-            Item(f"{caches} Speed-up and break-even are against {modes.baseline}. {CLAIM}"),
-            Item(
-                "Compile cost is what steps took beyond a steady one, or all compile time where "
-                "that is more; it and the first step were measured once."
-            ),
-            *_drift_method(modes),
-        ),
-    )
-
-
-def _drift_method(modes: Modes) -> Iterator[Item]:
+    against = f"Speed-up and break-even are against {modes.baseline}."
+    sentences = [f"{caches} {against} {CLAIM}", cost]
     if any(row.drift for row in modes.rows):
-        yield Item(
+        sentences.append(
             "Loss drift is the largest difference from eager's loss at the same backward pass, "
             "divided by the mean magnitude of eager's losses. Noise is that of a second eager run."
         )
+    return Section("How to read it", items=tuple(map(Item, sentences)))
 
 
-_SECTIONS = (_recommendation, _table, _runs, _notes, _losses, _pays, _method)
+_SECTIONS = (_recommendation, _table, _runs, _notes, _losses, _break_even, _method)
 
 
 def _times(row: Row) -> str:

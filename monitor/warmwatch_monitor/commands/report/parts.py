@@ -223,7 +223,31 @@ class Changed(Struct, frozen=True, kw_only=True):
     """The functions of both warm-ups, those with the largest additional cost first."""
 
 
-class Report(CompileTotals, frozen=True, kw_only=True):
+class RunFigures(CompileTotals, frozen=True, kw_only=True):
+    """Figures of the rank of a run that compiled longest."""
+
+    steps: int = 0
+    """Completed steps."""
+    first_step_seconds: float | None = None
+    """Length of step 1."""
+    compile_seconds: float = 0.0
+    """Compile time."""
+    warmup_seconds: float | None = None
+    """Length of the first warm-up; null if it was never warm."""
+    warmup_steps: int | None = None
+    """Steps within it."""
+    whole_step_seconds: float | None = None
+    """Time since the first warm-up for each step since, with evaluations, saves, recompiles and
+    the end."""
+    joules_per_step: float | None = None
+    """Mean energy of a clean step."""
+    peak_memory_bytes: int | None = None
+    """The most that CUDA's allocator had allocated."""
+    slower: tuple[SlowerPeriod, ...] = ()
+    """Periods in which steps took longer than before."""
+
+
+class Report(RunFigures, frozen=True, kw_only=True):
     """A run that has ended, or so far. Figures of a single rank are of `rank`."""
 
     schema_version: int = SCHEMA_VERSION
@@ -255,43 +279,26 @@ class Report(CompileTotals, frozen=True, kw_only=True):
     """The rank that compiled longest; null without ranks."""
     world_size: int | None = None
     """Number of ranks, as its launcher set it."""
-    steps: int = 0
-    """Completed steps."""
     conditions: Mapping[str, str] = field(default_factory=dict)
     """A sentence for each condition that holds for a rank, by name."""
     evidence: tuple[str, ...] = ()
     """The facts behind the state, one clause each."""
     end: End | None = None
     """How the rank ended; null if it lives."""
-    first_step_seconds: float | None = None
-    """Length of step 1."""
-    compile_seconds: float = 0.0
-    """Compile time."""
     precompiled: tuple[str, ...] = ()
     """What ran that was compiled ahead of time, such as `aoti`."""
-    warmup_seconds: float | None = None
-    """Length of the first warm-up; null if it was never warm."""
-    warmup_steps: int | None = None
-    """Steps within it."""
     goodput: Goodput | None = None
     """Where the time went; null if unknown."""
     costs: tuple[Cost, ...] = ()
     """What compiling cost, of all ranks."""
     steady: Steady = Steady()
     """Clean steps."""
-    whole_step_seconds: float | None = None
-    """Time since the first warm-up for each step since, with evaluations, saves, recompiles and
-    the end."""
-    joules_per_step: float | None = None
-    """Mean energy of a clean step."""
     baseline: Baseline | None = None
     """The eager baseline; null without one."""
     worth: Worth | None = None
     """Throughput and MFU of the clean steps of the whole run; null if the work of a step is
     unknown.
     """
-    peak_memory_bytes: int | None = None
-    """The most that PyTorch's allocator had allocated."""
     phases: Mapping[str, float] = field(default_factory=dict)
     """Exclusive compile seconds by phase."""
     functions: tuple[Function, ...] = ()
@@ -314,7 +321,5 @@ class Report(CompileTotals, frozen=True, kw_only=True):
     """Why the report is incomplete, one sentence each."""
     changed: Changed | None = None
     """Differences from the last comparable run; null without one."""
-    slower: tuple[SlowerPeriod, ...] = ()
-    """Periods in which steps took longer than before."""
     limited_by: LimitedBy | None = None
     """What limited the run's speed when it was last warm; null if that is unknown."""

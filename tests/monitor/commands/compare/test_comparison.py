@@ -158,6 +158,8 @@ def test_a_run_that_took_steps_without_compiling_is_eager() -> None:
     assert made.baseline == "gpt2"
     assert [one.cost_seconds for one in made.sides[1:]] == [None, None]
     assert [one.outcome for one in made.break_even] == ["unknown", "unknown"]
+    partly = a.finished(answers={"compile.graphs_before": 3})
+    assert compare((partly, a.eager())).sides[0].cost_seconds is None, "a part is not known"
     assert "nothing was compiled since it was attached; 3 graphs before that" in answer(
         report(late)
     )
@@ -224,6 +226,8 @@ def test_caches_affect_the_compile_cost_and_no_step() -> None:
         for state in ("cold", "warm")
     )
     (found,) = compare((cold, warm)).incomparable
+    (of_three,) = compare((cold, warm, a.eager())).incomparable
+    assert of_three.values == (*found.values, "nothing compiled")
     assert found.values == ("inductor cold", "inductor warm")
     assert "steady step" not in found.rows
 
