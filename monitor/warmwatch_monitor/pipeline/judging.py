@@ -327,7 +327,7 @@ class Judging:
 
 
 def _existing(states: Mapping[str, T], present: Collection[str] | None) -> Mapping[str, T]:
-    """Those of ``states``, by record, whose records may exist; ``present`` as for ``is_present``."""
+    """Those of ``states`` whose record may exist; ``present`` as for ``is_present``."""
     return {folder: state for folder, state in states.items() if is_present(folder, present)}
 
 

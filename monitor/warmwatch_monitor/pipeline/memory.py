@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,15 +38,15 @@ _EACH_QUARTER, _LAST_QUARTER = 0.5, 0.85  # of the mean quarter
 # Once found. Allocators take memory in pieces of 2 to 64 MiB, so the same leak fills its quarters
 # unevenly; memory that has levelled out adds nothing to the last one.
 _HELD_QUARTER, _HELD_LAST, _HELD_LEAST = -0.1, 0.2, 0.5
-_ON_THE_LINE = 0.15  # of the growth in the later half: earlier buckets that far off did not grow
+_OFF_THE_LINE = 0.15  # of the growth in the later half: earlier buckets that far off did not grow
 USED_UP, _OF_WORKERS = 0.9, 0.1  # of the limit
 
 
 class Bucket(Struct, frozen=True):
-    """The least memory in a time; ``None`` if not known. ``step``: the last one in it."""
+    """The least memory in a time, in bytes; ``None`` if not known."""
 
     ended_ns: int
-    step: int
+    step: int  # the last one in it
     host: int | None
     gpu: int | None
 
@@ -80,35 +80,33 @@ def follow(
     now = Bucket(now_ns, steps, process.private_bytes, _gpu_bytes(gpus))
     if history.filling is None:
         return replace(history, began_ns=now_ns, filling=now)
-    filling = _least(history.filling, now)
+    filling = _merged(history.filling, now)
     if now_ns - history.began_ns < history.length_ns:
         return replace(history, filling=filling)
     buckets, length_ns = (*history.buckets, filling), history.length_ns
     if len(buckets) >= _MOST_BUCKETS:
         pairs = zip(buckets[::2], buckets[1::2], strict=False)
-        buckets, length_ns = tuple(_least(*pair) for pair in pairs), 2 * length_ns
+        buckets, length_ns = tuple(_merged(*pair) for pair in pairs), 2 * length_ns
     return MemoryHistory(buckets=buckets, length_ns=length_ns, began_ns=now_ns, filling=now)
 
 
 def _gpu_bytes(gpus: Sequence[GpuReading]) -> int | None:
     """Memory in use on the rank's GPUs, if no other process is on them."""
-    used = [gpu.memory_used_bytes for gpu in gpus if len(gpu.processes or ()) == 1]
-    numbers = [number for number in used if number is not None]
-    return sum(numbers) if gpus and len(numbers) == len(gpus) else None
+    alone = (gpu.memory_used_bytes for gpu in gpus if len(gpu.processes or ()) == 1)
+    used = [used_bytes for used_bytes in alone if used_bytes is not None]
+    return sum(used) if gpus and len(used) == len(gpus) else None
 
 
-def _least(bucket: Bucket, later: Bucket) -> Bucket:
-    return Bucket(
-        later.ended_ns, later.step, _min(bucket.host, later.host), _min(bucket.gpu, later.gpu)
-    )
+def _merged(bucket: Bucket, later: Bucket) -> Bucket:
+    def least(before: int | None, after: int | None) -> int | None:
+        return None if before is None or after is None else min(before, after)
 
-
-def _min(number: int | None, other: int | None) -> int | None:
-    return None if number is None or other is None else min(number, other)
+    host, gpu = least(bucket.host, later.host), least(bucket.gpu, later.gpu)
+    return Bucket(later.ended_ns, later.step, host, gpu)
 
 
 def growth(
-    history: MemoryHistory | None,
+    history: MemoryHistory,
     left_bytes: int | None = None,
     gpus: Sequence[GpuReading] = (),
     compilations: Iterable[Compilation] = (),
@@ -119,8 +117,6 @@ def growth(
     ``left_bytes``: of host memory. ``held``: the growth until now, which ends at lower limits than
     it began at.
     """
-    if history is None:
-        return None
     for memory in ("gpu", "host"):
         series = _series(history.buckets, memory)
         is_held = held is not None and held.of == memory
@@ -132,9 +128,11 @@ def growth(
 
 def left_on_host(host: Host | None, process: ProcessReading | None) -> int | None:
     """Host memory that a process may still get: the kernel kills it at its cgroup's limit too."""
-    machine = host.memory_available_bytes if host else None
-    pair = (machine, process.memory_left_bytes if process else None)
-    return min((number for number in pair if number is not None), default=None)
+    limits = (
+        host.memory_available_bytes if host else None,
+        process.memory_left_bytes if process else None,
+    )
+    return min((left for left in limits if left is not None), default=None)
 
 
 def with_left(
@@ -149,62 +147,80 @@ def with_left(
     return replace(growth, left_seconds=left)
 
 
-Series = Sequence[tuple[int, int, int]]  # time, step, bytes
+class _Row(NamedTuple):
+    """The memory of one kind in a bucket."""
+
+    at_ns: int
+    step: int
+    bytes: int
 
 
-def _series(buckets: Sequence[Bucket], of: str) -> Series:
-    """The latest buckets in which it is known without a gap."""
-    rows: list[tuple[int, int, int]] = []
+def _series(buckets: Sequence[Bucket], memory: str) -> list[_Row]:
+    """The latest buckets in which this memory is known without a gap."""
+    rows = []
     for bucket in reversed(buckets):
-        value = bucket.gpu if of == "gpu" else bucket.host
-        if value is None:
+        used = bucket.gpu if memory == "gpu" else bucket.host
+        if used is None:
             break
-        rows.append((bucket.ended_ns, bucket.step, value))
+        rows.append(_Row(bucket.ended_ns, bucket.step, used))
     return rows[::-1]
 
 
-def _growth(of: Literal["host", "gpu"], series: Series, *, is_held: bool) -> MemoryGrowth | None:
+def _growth(
+    memory: Literal["host", "gpu"], series: Sequence[_Row], *, is_held: bool
+) -> MemoryGrowth | None:
     half = series[len(series) // 2 :]
     if len(half) < _FEWEST_BUCKETS:
         return None
-    (began_ns, first, level), (ended_ns, last, value) = half[0], half[-1]
-    added, took_ns, steps = value - level, ended_ns - began_ns, last - first
+    first, last = half[0], half[-1]
+    added, took_ns, steps = (
+        last.bytes - first.bytes,
+        last.at_ns - first.at_ns,
+        last.step - first.step,
+    )
     least = _HELD_LEAST if is_held else 1.0
     if took_ns < least * _LEAST_NS or steps < least * _FEWEST_STEPS:
         return None
-    if added < least * max(_LEAST_BYTES, _LEAST_SHARE * level):
+    if added < least * max(_LEAST_BYTES, _LEAST_SHARE * first.bytes):
         return None
     marks = [half[round(i * (len(half) - 1) / 4)] for i in range(5)]
-    rates = [(later[2] - row[2]) / (later[0] - row[0]) for row, later in pairwise(marks)]
+    rates = [
+        (later.bytes - row.bytes) / (later.at_ns - row.at_ns) for row, later in pairwise(marks)
+    ]
     mean = added / took_ns
     each, latest = (_HELD_QUARTER, _HELD_LAST) if is_held else (_EACH_QUARTER, _LAST_QUARTER)
     if min(rates) < each * mean or rates[-1] < latest * mean:
         return None
-    began = _began(series, half, mean, _ON_THE_LINE * added)
+    began = _began(series[: -len(half)], first, mean, _OFF_THE_LINE * added)
     return MemoryGrowth(
-        of=of,
+        of=memory,
         bytes_per_second=mean * 1e9,
         bytes_per_step=added / steps,
-        since_step=began[1],
-        grown_bytes=value - began[2],
+        since_step=began.step,
+        grown_bytes=last.bytes - began.bytes,
     )
 
 
-def _began(series: Series, half: Series, mean: float, off: float) -> tuple[int, int, int]:
-    """The earliest bucket from which on all lie on the line of the later half."""
-    began = half[0]
-    for row in reversed(series[: len(series) - len(half)]):
-        line = half[0][2] - mean * (half[0][0] - row[0])
-        if abs(row[2] - line) > off:
+def _began(earlier: Sequence[_Row], first: _Row, mean: float, off: float) -> _Row:
+    """The earliest bucket from which on all lie on the line of the later half.
+
+    ``first``: of that half, with the slope ``mean``. ``off``: the bytes that are off the line.
+    """
+    began = first
+    for row in reversed(earlier):
+        line = first.bytes - mean * (first.at_ns - row.at_ns)
+        if abs(row.bytes - line) > off:
             break
         began = row
     return began
 
 
-def _recompiled(series: Series, step: int, compilations: Iterable[Compilation]) -> tuple[str, ...]:
+def _recompiled(
+    series: Sequence[_Row], step: int, compilations: Iterable[Compilation]
+) -> tuple[str, ...]:
     """Functions that compiled within one bucket of the one in which the growth began."""
-    at = next((i for i, row in enumerate(series) if row[1] == step), 0)
-    since, until = series[max(0, at - 1)][0], series[min(at + 1, len(series) - 1)][0]
+    at = next((index for index, row in enumerate(series) if row.step == step), 0)
+    since, until = series[max(0, at - 1)].at_ns, series[min(at + 1, len(series) - 1)].at_ns
     names = (
         compilation.name
         for compilation in compilations
