@@ -27,52 +27,44 @@ from warmwatch_monitor.model import GpuReading, RankView, RunView, Spending, is_
 
 
 class _Meter(Struct, frozen=True, kw_only=True):
-    """One GPU of a rank, at its last energy reading.
-
-    Attributes:
-        at_ns, joules: that reading. compile_ns: compile time of the rank up to then. steps: its
-        steps. begun: its compile activities. compile_watts, other_watts: the last power of a
-        window that was all activity, or had none. pending_joules: energy since the last step,
-        within consecutive windows without activity; ``None`` until the first step in them.
-    """
+    """One GPU of a rank, at its last energy reading."""
 
     at_ns: int
     joules: float
-    compile_ns: int
-    steps: int
-    begun: int
-    compile_watts: float | None = None
-    other_watts: float | None = None
+    compile_ns: int  # compile time of the rank up to then
+    steps: int  # of the rank
+    begun: int  # its compile activities
+    compile_watts: float | None = None  # the last power of a window that was all activity
+    other_watts: float | None = None  # the same of a window without any
+    # energy since the last step, in consecutive windows without activity; ``None`` until the first
+    # step in them
     pending_joules: float | None = None
 
 
 class EnergyUsed(Struct, frozen=True, kw_only=True):
-    """What one rank's GPUs spent so far, and their last readings by uuid.
-
-    ``gone_ns``: since when its record is gone; ``None`` while it exists.
-    """
+    """What one rank's GPUs spent so far, and their last readings by uuid."""
 
     spending: Spending = field(default_factory=Spending)
     meters: Mapping[str, _Meter] = field(default_factory=dict)
-    gone_ns: int | None = None
+    gone_ns: int | None = None  # since when its record is gone; ``None`` while it exists
 
 
 def charge(
     used: Mapping[str, EnergyUsed], runs: Iterable[RunView], now_ns: int
 ) -> tuple[dict[str, EnergyUsed], tuple[RunView, ...]]:
     """``used`` by record, updated from ``runs``; and the runs with what they spent."""
-    charged, spent = dict(used), []
-    for run in runs:
-        ranks = []
-        for view in run.ranks:
-            folder = view.record.folder
-            now = updated(charged.get(folder, EnergyUsed()), view, now_ns)
-            if now.meters:
-                charged[folder] = now
-                view = replace(view, spending=now.spending)
-            ranks.append(view)
-        spent.append(run.with_ranks(ranks))
-    return charged, tuple(spent)
+    charged = dict(used)
+
+    def with_spending(view: RankView) -> RankView:
+        folder = view.record.folder
+        now = updated(charged.get(folder, EnergyUsed()), view, now_ns)
+        if not now.meters:
+            return view
+        charged[folder] = now
+        return replace(view, spending=now.spending)
+
+    with_spendings = tuple(run.with_ranks(map(with_spending, run.ranks)) for run in runs)
+    return charged, with_spendings
 
 
 def retained(
@@ -85,17 +77,15 @@ def retained(
 
     A record that cannot be read does not count as gone.
     """
-    result: dict[str, EnergyUsed] = {}
-    for folder, energy_used in used.items():
+    still: dict[str, EnergyUsed] = {}
+    for folder, of_rank in used.items():
         if is_present(folder, present):
-            result[folder] = (
-                replace(energy_used, gone_ns=None) if energy_used.gone_ns else energy_used
-            )
-        elif energy_used.gone_ns is None:
-            result[folder] = replace(energy_used, gone_ns=now_ns)
-        elif now_ns - energy_used.gone_ns <= retention_ns:
-            result[folder] = energy_used
-    return result
+            still[folder] = replace(of_rank, gone_ns=None) if of_rank.gone_ns else of_rank
+        elif of_rank.gone_ns is None:
+            still[folder] = replace(of_rank, gone_ns=now_ns)
+        elif now_ns - of_rank.gone_ns <= retention_ns:
+            still[folder] = of_rank
+    return still
 
 
 def updated(used: EnergyUsed, view: RankView, now_ns: int) -> EnergyUsed:
@@ -109,7 +99,7 @@ def updated(used: EnergyUsed, view: RankView, now_ns: int) -> EnergyUsed:
         before = meters.get(gpu.uuid)
         if before is not None and gpu.read_energy_ns <= before.at_ns:
             continue
-        after = _read(gpu, view, now_ns, before)
+        after = _meter(gpu, view, now_ns, before)
         if before is not None:
             spending, after = _window(spending, before, after, share=1 / len(view.gpus))
         meters[gpu.uuid] = after
@@ -118,7 +108,7 @@ def updated(used: EnergyUsed, view: RankView, now_ns: int) -> EnergyUsed:
     return replace(used, spending=spending, meters=meters)
 
 
-def _read(gpu: GpuReading, view: RankView, now_ns: int, before: _Meter | None) -> _Meter:
+def _meter(gpu: GpuReading, view: RankView, now_ns: int, before: _Meter | None) -> _Meter:
     assert gpu.energy_joules is not None
     assert gpu.read_energy_ns is not None
     compile_ns = compile_ns_at(view, gpu.read_energy_ns, now_ns)
@@ -139,12 +129,12 @@ def compile_ns_at(view: RankView, at_ns: int, now_ns: int) -> int:
 
     A part that falls into another window is not lost: the next difference includes it.
     """
-    compile = view.record.slot.compile
-    total = sum(compile.phase_ns)
-    if compile.active_since_ns:
-        total += max(0, now_ns - compile.accounted_ns)
-        return max(0, total - max(0, now_ns - max(at_ns, compile.active_since_ns)))
-    return max(0, total - max(0, compile.last_end_ns - at_ns))
+    counts = view.record.slot.compile
+    total_ns = sum(counts.phase_ns)
+    if counts.active_since_ns:
+        total_ns += max(0, now_ns - counts.accounted_ns)
+        return max(0, total_ns - max(0, now_ns - max(at_ns, counts.active_since_ns)))
+    return max(0, total_ns - max(0, counts.last_end_ns - at_ns))
 
 
 def _window(
@@ -160,18 +150,16 @@ def _window(
         return _clean(spending, before, after, joules, share)
     if compile_ns == length_ns:
         after = replace(after, compile_watts=joules / length_ns * 1e9)
-    compiling = _split(joules, compile_ns / 1e9, length_ns / 1e9, before)
-    return (
-        replace(
-            spending,
-            compile_joules=spending.compile_joules + compiling,
-            compile_seconds=spending.compile_seconds + share * compile_ns / 1e9,
-        ),
-        after,
+    spending = replace(
+        spending,
+        compile_joules=spending.compile_joules
+        + _compile_joules(joules, compile_ns / 1e9, length_ns / 1e9, before),
+        compile_seconds=spending.compile_seconds + share * compile_ns / 1e9,
     )
+    return spending, after
 
 
-def _split(joules: float, compiling: float, whole: float, before: _Meter) -> float:
+def _compile_joules(joules: float, compiling: float, whole: float, before: _Meter) -> float:
     """The joules of ``compiling`` seconds in a window of ``whole`` seconds."""
     if compiling in (0, whole):
         return joules if compiling else 0.0
@@ -192,11 +180,9 @@ def _clean(
     pending = before.pending_joules + joules
     if not steps:
         return spending, replace(after, pending_joules=pending)
-    return (
-        replace(
-            spending,
-            clean_joules=spending.clean_joules + pending,
-            clean_steps=spending.clean_steps + share * steps,
-        ),
-        replace(after, pending_joules=0.0),
+    spending = replace(
+        spending,
+        clean_joules=spending.clean_joules + pending,
+        clean_steps=spending.clean_steps + share * steps,
     )
+    return spending, replace(after, pending_joules=0.0)
