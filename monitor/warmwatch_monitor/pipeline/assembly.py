@@ -42,9 +42,7 @@ class Assembly:
     """Makes Snapshots. Holds the state that spans several of them."""
 
     def __init__(self, settings: Settings) -> None:
-        self._directories = settings.directories
-        self._awaits = settings.awaits
-        self._settings = settings
+        self._settings, self._awaits = settings, settings.awaits
         self._analysis: Analysis | None = None  # made with the first record
         self._histories: Mapping[str, RankHistory] = {}
         self._left_out = self._left_out_total = dict.fromkeys(LEFT_OUT, 0)
@@ -54,39 +52,43 @@ class Assembly:
     ) -> Assembled:
         """The Snapshot of these readings at ``now_ns``."""
         reading, host = readings.of(RECORDS), readings.of(HOST)
-        refused = reading.refusals if reading else ()
-        if reading and any(
-            record.slot.identity.started_by == self._awaits for record in reading.records
-        ):
+        records = reading.records if reading else ()
+        if any(record.slot.identity.started_by == self._awaits for record in records):
             self._awaits = None
         analysed = self._analysed(readings, reading, now_ns)
         runs = analysed.runs if analysed else ()
-        refusals = (*(analysed.refusals if analysed else ()), *refused)
-        shown = bounded(refusals)
-        unlisted = reading.more_refusals if reading else 0
-        left_out = self._count_left_out(reading, runs)
+        refusals = (
+            *(analysed.refusals if analysed else ()),
+            *(reading.refusals if reading else ()),
+        )
+        shown, left_out = bounded(refusals), self._count_left_out(reading, runs)
         snapshot = Snapshot(
             epoch=epoch,
             now_ns=now_ns,
             runs=runs,
             earlier_starts=analysed.earlier if analysed else (),
             refusals=shown,
-            more_refusals=len(refusals) - len(shown) + unlisted,
-            unread=reading.unread if reading else 0,
-            unread_beyond=reading.unread_beyond if reading else 0,
-            left_out_runs=reading.left_out_runs if reading else frozenset(),
+            more_refusals=len(refusals) - len(shown),
             left_out=left_out,
             left_out_total=self._left_out_total,
-            left_out_uids=reading.over if reading else frozenset(),
-            crowded=bool(reading and reading.crowded),
             gpus=readings.of(NVML) or (),
             observed=readings.of(OBSERVED) or (),
             host=host.machine if host else None,
             sources=health,
-            directories=self._directories,
-            rooms=reading.rooms if reading else (),
+            directories=self._settings.directories,
             awaited=self._awaits is not None,
         )
+        if reading is not None:
+            snapshot = replace(
+                snapshot,
+                more_refusals=snapshot.more_refusals + reading.more_refusals,
+                unread=reading.unread,
+                unread_beyond=reading.unread_beyond,
+                left_out_runs=reading.left_out_runs,
+                left_out_uids=reading.over,
+                crowded=reading.crowded,
+                rooms=reading.rooms,
+            )
         return Assembled(snapshot=snapshot, problems=analysed.problems if analysed else ())
 
     def _analysed(
@@ -170,7 +172,7 @@ class Publisher:
         self._last_success: float | None = None
         health = SourceHealth(source=PUBLISHER, up=False, error=NOT_YET)
         self._latest = replace(empty, sources=(*empty.sources, health))
-        self._late: tuple[Snapshot, int, Snapshot] | None = None
+        self._overdue = self._latest, -1, self._latest  # of which, its age, and with that age
         self._followers: list[Follower] = []
         self._follower_error: str | None = None
         self.cpu_seconds = 0.0  # of the last Snapshot
@@ -221,12 +223,13 @@ class Publisher:
         age = (self._clock.monotonic_ns() - snapshot.now_ns) / 1e9
         if age <= self._patience:
             return snapshot
-        row = self._late
-        if row is None or row[0] is not snapshot or row[1] != int(age):
-            self._late = row = (snapshot, int(age), self._aged(snapshot, age))
-        return row[2]
+        overdue, seconds, aged = self._overdue
+        if overdue is not snapshot or seconds != int(age):
+            aged = self._with_age(snapshot, age)
+            self._overdue = snapshot, int(age), aged
+        return aged
 
-    def _aged(self, snapshot: Snapshot, age: float) -> Snapshot:
+    def _with_age(self, snapshot: Snapshot, age: float) -> Snapshot:
         health = SourceHealth(
             source=PUBLISHER,
             up=False,

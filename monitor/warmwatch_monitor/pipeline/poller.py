@@ -28,12 +28,13 @@ from warmwatch_monitor.model.budgets import (
 from warmwatch_monitor.pipeline.assembly import Assembled, Assembly, Follower, Publisher
 from warmwatch_monitor.sources.listed import HOST, RECORDS, SOURCES, Feed, Readings, Source
 
-_ONCE_SECONDS = 5.0
-_TO_ITS_END_NS = 60 * 10**9
+_ONCE_SECONDS = 5.0  # for one read of a source by a command
+_TO_ITS_END_NS = 60 * 10**9  # for a source that reads in pieces
 _STALE_NS = 10**8  # records older than this are read again after the other sources
-_LONGEST_SILENCE = 1.0
+_SHORTEST_PAUSE = 1.0  # seconds without new records until the publisher wakes
 _LATE_AFTER_PAUSES = 3
 _STOP_SECONDS = 2.0
+_REQUEST_VALID_NS = 30 * 10**9
 
 
 class Poller:
@@ -64,7 +65,7 @@ class Poller:
         self._stopping, self._fresh = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
         self._assembly = Assembly(settings)
-        self._pause = max(_LONGEST_SILENCE, 2 * settings.interval)
+        self._pause = max(_SHORTEST_PAUSE, 2 * settings.interval)
         self._awake_ns = 0
         self._requested = RequestedRuns(self._clock)
         empty = replace(self._assemble().snapshot, epoch=0.0)
@@ -91,9 +92,9 @@ class Poller:
 
         A source that hangs, such as a driver, delays only the first call. A source that reads in
         pieces is read to its end, since a command reads it only once. The records are read first,
-        because the other sources need them, and again if those took long: otherwise the answer
-        would report that no step was made in that time. So they are if a compiler runs below one
-        of them: only a record that is read after that shows whether its agent knows of it.
+        because the other sources need them. They are read again if those took long, or the answer
+        would report that no step was made in that time; and if a compiler runs below one of them,
+        since only a record that is read after that shows whether its agent knows of it.
         """
         end_ns = self._clock.monotonic_ns() + seconds * 1e9
         read_ns = self._clock.monotonic_ns()
@@ -119,23 +120,23 @@ class Poller:
         seconds = (end_ns - self._clock.monotonic_ns()) / 1e9
         feed.read_within(min(source.once_seconds or _ONCE_SECONDS, max(0.0, seconds)))
         until_ns = min(self._clock.monotonic_ns() + _TO_ITS_END_NS, end_ns)
-        left = math.inf
+        left: float = math.inf
         while (now_ns := self._clock.monotonic_ns()) < until_ns:
-            value, _ = feed.current(now_ns)
-            still = 0 if value is None else source.unread(value)
-            if not 0 < still < left:
+            reading, _ = feed.current(now_ns)
+            left_before, left = left, 0 if reading is None else source.unread(reading)
+            if not 0 < left < left_before:
                 return
-            left = still
             feed.read_within(_ONCE_SECONDS)
 
     def start(self) -> None:
         """Start polling in daemon threads."""
         work: dict[str, Callable[[], None]] = {"publisher": self._publish_until_stopped}
         for name, feed in self._feeds.items():
-            work[name] = partial(feed.follow, self._stopping)
-            if name == RECORDS.name:
-                spent = partial(getattr, self._publisher, "cpu_seconds")
-                work[name] = partial(feed.follow, self._stopping, self._fresh.set, spent)
+            if name == RECORDS.name:  # the publisher's work counts as theirs
+                after_read = self._fresh.set, lambda: self._publisher.cpu_seconds
+                work[name] = partial(feed.follow, self._stopping, *after_read)
+            else:
+                work[name] = partial(feed.follow, self._stopping)
         for name, target in work.items():
             thread = threading.Thread(target=target, name=f"warmwatch-{name}", daemon=True)
             self._threads.append(thread)
@@ -169,15 +170,15 @@ class Poller:
             # longer than a busy daemon's pause and poll: publishing in between doubles its work
             self._fresh.wait(max(self._pause, LONGEST_PAUSE + POLL_LONGEST))
             if self._clock.monotonic_ns() - before_ns > _LATE_AFTER_PAUSES * self._pause * 1e9:
-                self._awake()
+                self._wait_after_stop()
             self._fresh.clear()
             self._publisher.publish()
             before_ns = self._clock.monotonic_ns()
 
-    def _awake(self) -> None:
+    def _wait_after_stop(self) -> None:
         """Wait for the records after the whole process was stopped (a signal, a frozen cgroup).
 
-        The pause is not the fault of any source, and earlier readings are out of date.
+        No source is at fault for that time, and earlier readings are out of date.
         """
         self._fresh.clear()
         self._awake_ns = self._clock.monotonic_ns()
@@ -187,9 +188,6 @@ class Poller:
         readings, health = self._current()
         clock = self._clock
         return self._assembly.make(readings, health, clock.monotonic_ns(), clock.epoch())
-
-
-_VALID_NS = 30 * 10**9
 
 
 class RequestedRuns:
@@ -211,8 +209,8 @@ class RequestedRuns:
                 self._requested.popitem(last=False)
 
     def names(self) -> frozenset[str]:
-        """The names that were requested in the last 30 s, without the owners that some name."""
-        since = self._clock.monotonic_ns() - _VALID_NS
+        """The names that were requested in the last 30 s, also without the owner in a name."""
+        since_ns = self._clock.monotonic_ns() - _REQUEST_VALID_NS
         with self._lock:
-            names = [run for run, at in self._requested.items() if at > since]
+            names = [run for run, at_ns in self._requested.items() if at_ns > since_ns]
         return frozenset((*names, *(run.rpartition("@")[0] for run in names if "@" in run)))
