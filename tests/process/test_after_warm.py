@@ -63,6 +63,16 @@ def test_a_late_compilation_is_reported_with_reason_and_remedy_after_it_ends(
     assert slots.read(slots.only(records)).compile.agent_errors == 0
 
 
+def test_a_call_at_the_recompile_limit_compiled_nothing(records: Path) -> None:
+    body = START.replace("MODE", "'warn'") + f"""
+torch._dynamo.config.{TORCH.limit} = 1
+compiled(torch.ones(2))
+warmwatch.ready()
+result([attempt(3), recompiles, [text for text, _ in warned if "after the warm-up" in text]])
+"""
+    assert result_of(records, body, attach=False) == [[3], [], []]
+
+
 def test_raise_refuses_before_anything_compiles(records: Path) -> None:
     """PyTorch's own stance, restored by detach; what is allowed compiles."""
     body = START.replace("MODE", repr("raise")) + CALLS

@@ -127,6 +127,8 @@ class AfterWarm:
         reports = self._callbacks or self.mode is not None
         if not reports or kind not in _REPORTED or not self._applies():
             return
+        if "at_limit" in values:  # nothing was compiled: the function falls back to eager
+            return
         from warmwatch.shared.advice import advice
 
         self._waiting.append(
