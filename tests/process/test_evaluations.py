@@ -120,6 +120,24 @@ result([found, eval_frame._callback_from_stance.__module__])
 """
 
 
+def test_layers_in_evaluation_mode_at_each_step_are_looked_through_once(records: Path) -> None:
+    """As frozen batch norms of a detector: the parameters of each were, at every step."""
+    body = """
+class Norm(torch.nn.BatchNorm1d):
+    looks = 0
+    def parameters(self, recurse=True):
+        Norm.looks += 1
+        return super().parameters(recurse)
+model = torch.nn.Sequential(torch.nn.Linear(8, 1), *(Norm(1) for _ in range(300)))
+o = torch.optim.SGD(model.parameters(), lr=.1)
+for _ in range(3):
+    for layer in model[1:]: layer.eval()
+    train(model, o, 1)
+result(Norm.looks)
+"""
+    assert result_of(records, body) == 300
+
+
 def test_an_evaluation_that_calls_no_compiled_function_is_counted(records: Path) -> None:
     """By the uncompiled model, or under a stance; afterwards PyTorch's function is in its place."""
     runs, restored = result_of(records, START + UNCOMPILED)

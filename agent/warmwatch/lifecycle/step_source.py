@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _MOST_OPTIMIZERS = 4096
-_MOST_MODELS = 100  # models in the cache of ``trains``
+_MOST_MODELS = 4096  # a program may put each frozen layer into evaluation mode at every step
 
 
 class StepSource:
@@ -46,7 +45,7 @@ class StepSource:
         )
         self._explicit = False
         self._optimizers: OfObjects[bool] = OfObjects(_MOST_OPTIMIZERS)
-        self._models: dict[int, tuple[weakref.ref[Any], bool]] = {}  # by id: whether it trains
+        self._trains: OfObjects[bool] = OfObjects(_MOST_MODELS)
 
     def step(self) -> None:
         """Mark a step by hand. From the first call on, optimizers mark none."""
@@ -93,13 +92,11 @@ class StepSource:
 
     def trains(self, model: Any) -> bool:
         """Whether ``model`` holds all parameters of an optimizer; a part of a model does not."""
-        pair = self._models.get(id(model))
-        if pair is None or pair[0]() is not model:
-            if len(self._models) >= _MOST_MODELS:
-                self._models.clear()
-            pair = weakref.ref(model), self._holds_all(model)
-            self._models[id(model)] = pair
-        return pair[1]
+        trains = self._trains.get(model)
+        if trains is None:
+            trains = self._holds_all(model)
+            self._trains.set(model, trains)
+        return trains
 
     def _holds_all(self, model: Any) -> bool:
         held = {id(parameter) for parameter in model.parameters()}
@@ -110,7 +107,7 @@ class StepSource:
     def _meet(self, optimizer: Any) -> None:
         if optimizer is not None and not self._optimizers.get(optimizer):
             self._optimizers.set(optimizer, True)
-            self._models.clear()
+            self._trains = OfObjects(_MOST_MODELS)
 
     def renew(self) -> None:
         """Reset in a forked child, which has marked no step."""
