@@ -17,7 +17,14 @@ from types import ModuleType
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch.hooks.points import HookPointAbsentError, Install, Installed, Listener, untraced
+from warmwatch.hooks.points import (
+    HookPointAbsentError,
+    Install,
+    Installed,
+    Listener,
+    skip_frames,
+    untraced,
+)
 from warmwatch.shared.loaded import is_lazy, loaded
 
 EVENT_NAMES = "event_names"
@@ -79,14 +86,6 @@ class Hooks:
         """Record that phases took time without an event: the events have other names."""
         if any(phases) and "events" in self._installed and EVENT_NAMES not in self._missing:
             self._missing = (*self._missing, EVENT_NAMES)
-
-    def functions(self) -> list[Callable[..., Any]]:
-        """The agent's functions that Dynamo must skip."""
-        return [
-            function
-            for installed in tuple(self._installed.values())
-            for function in installed.functions
-        ]
 
     def exclude(self, name: str) -> None:
         """Remove one hook; if it is not installed yet, never install it."""
@@ -267,6 +266,7 @@ class ImportWatch:
             loader.exec_module(module)
             self._report(spec.name)
 
+        skip_frames(exec_module)
         loader.exec_module = exec_module
 
     def _report(self, module: str) -> None:
@@ -274,7 +274,7 @@ class ImportWatch:
         if not self._awaited:
             self.stop()
         if arrived is not None:
-            arrived()
+            untraced("imports", arrived)
 
 
 def _spec_of(
@@ -292,14 +292,11 @@ def _spec_of(
     return None if loader is None else spec_from_loader(name, loader)
 
 
-# Dynamo must skip these: compiled functions call them, some by an import.
-FRAMES: tuple[Callable[..., Any], ...] = (
-    Hooks._imported,
-    Hooks._failed,
+# An import in a compiled function calls these.
+skip_frames(
     ImportWatch.find_spec,
     ImportWatch._try_listen,
     ImportWatch._listen,
     ImportWatch._report,
     _spec_of,
-    untraced,
 )

@@ -11,6 +11,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import CodeType, FunctionType
 from typing import Any
 
 from warmwatch._guard import quietly
@@ -163,8 +164,6 @@ class Installed:
         graph_breaks: count of graph breaks by PyTorch's reason; they fall in the same way.
         break_place: the place of a reason's last break: name, file and line, as far as known.
         asynchronous: whether a mode that swaps in compiled code later, without an event, is on.
-        functions: agent functions that other code calls, of hook points that may precede Dynamo.
-            They are hidden from Dynamo as soon as it is imported.
         disabled: which of ``record.DISABLED`` turns compilation off now.
         uncompiled: calls of compiled functions that a stance ran eagerly, that one refused, and all
             calls under ``eager_on_recompile``.
@@ -182,7 +181,6 @@ class Installed:
     graph_breaks: Callable[[], Mapping[str, int]] | None = None
     break_place: Callable[[str], Mapping[str, Any]] | None = None
     asynchronous: Callable[[], bool] | None = None
-    functions: Sequence[Callable[..., Any]] = ()
     lacks: Callable[[], Sequence[str]] | None = None
     disabled: Callable[[], str] | None = None
     memory: Callable[[], tuple[int, ...]] | None = None
@@ -224,6 +222,8 @@ def first_of(owner: Any, names: Sequence[str]) -> str:
 class Replaced:
     """Attributes of modules and classes that a hook has replaced.
 
+    Dynamo must not notice: it traces the original of a function, and skips the frames of ours.
+
     ``undo`` restores them: an inherited attribute is inherited again. An attribute that other code
     has wrapped meanwhile stays, with the hook inside: it reports nothing unless ``listening``.
     """
@@ -235,6 +235,9 @@ class Replaced:
     def put(self, owner: Any, name: str, ours: Any) -> None:
         """Replace ``name`` of ``owner``, a module or a class."""
         self._done.append((owner, name, vars(owner).get(name, self), ours))
+        if isinstance(ours, FunctionType):
+            traced_as(ours, getattr(owner, name))
+            skip_frames(ours)
         setattr(owner, name, ours)
 
     def put_all(self, wanted: Iterable[tuple[Any, str, Any]]) -> None:
@@ -275,8 +278,36 @@ class _Attributes(dict[str, Any]):
 
 
 def traced_as(ours: Any, original: Any) -> None:
-    """Dynamo traces ``original`` instead of the function ``ours``."""
+    """Dynamo traces ``original`` instead of the function ``ours``.
+
+    It guards the defaults of ``original`` where it reads them from ``ours``.
+    """
+    if isinstance(original, FunctionType):
+        ours.__defaults__, ours.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
     ours.__dict__ = _Attributes({**vars(ours), INLINED: original})
+
+
+def original_of(value: Any) -> Any:
+    """What Dynamo traces instead of ``value``, if that is a function of the agent's."""
+    while hasattr(value, INLINED) and isinstance(vars(value), _Attributes):
+        value = vars(value)[INLINED]
+    return value
+
+
+_unskipped: list[CodeType] = []  # until Dynamo is imported
+
+
+def skip_frames(*functions: Callable[..., Any]) -> None:
+    """Make Dynamo skip the frames of these functions, but not of what they call.
+
+    ``torch._dynamo.skip`` would also mark each as disabled. ``functools.wraps`` of another tool
+    copies such a mark, and Dynamo breaks the graph at it.
+    """
+    for function in functions:
+        _unskipped.append(function.__code__)  # noqa: PERF401 - Dynamo would trace a comprehension
+    skip = getattr(sys.modules.get("torch._dynamo.eval_frame"), "skip_code", None)
+    while skip is not None and _unskipped:
+        skip(_unskipped.pop())
 
 
 def untraced(where: str, function: Callable[..., Any], *args: Any) -> Any:
@@ -293,5 +324,7 @@ def untraced(where: str, function: Callable[..., Any], *args: Any) -> Any:
         if switch is not None and traces is not None:
             switch(traces)
 
+
+skip_frames(skip_frames, untraced)  # an import in a compiled function calls the former
 
 Install = Callable[[Listener], Installed]

@@ -6,18 +6,15 @@ lacks it. The other hooks then still work, and ``warmwatch doctor`` names what i
 exception is an error of the agent, and a partial installation is undone. Two entries install
 nothing: they check whether compilation records have fields of later versions.
 
-``POINTS`` are installed once PyTorch itself has imported Dynamo. Every hook that Dynamo could trace
-is disabled for it: a hook guarded with ``is_compiling()`` would be traced away. ``OTHER_COMPILERS``
-are installed once their module was imported, which may come earlier. Dynamo skips them as soon as
-it is imported (``Installed.functions``).
+``POINTS`` are installed once PyTorch itself has imported Dynamo. ``OTHER_COMPILERS`` are installed
+once their module was imported, which may come earlier. Dynamo traces no hook (``Replaced``): one
+that is guarded with ``is_compiling()`` would be traced away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from warmwatch._guard import quietly
 from warmwatch.hooks.compilers import child_processes, cpp_extension, export, triton_kernels
 from warmwatch.hooks.dynamo import (
     compilations,
@@ -25,6 +22,7 @@ from warmwatch.hooks.dynamo import (
     disabled,
     events,
     fallbacks,
+    originals,
     precompiled,
     recompile_reasons,
 )
@@ -48,6 +46,7 @@ from warmwatch.hooks.training import (
 )
 
 POINTS: tuple[tuple[str, Install], ...] = (
+    ("originals", originals.install),
     ("optimizer", optimizer.install),
     ("new_optimizers", optimizer.install_created),
     ("compiled_steps", compiled_steps.install),
@@ -87,11 +86,3 @@ OTHER_COMPILERS: Mapping[str, tuple[str, Install]] = {
     precompiled.MODULES[1]: ("precompiled_package", precompiled.install_late),
     precompiled.TENSORRT: ("precompiled_tensorrt", precompiled.install_late),
 }
-
-
-def hide(functions: Sequence[Callable[..., Any]]) -> None:
-    """Make Dynamo skip the frames of these functions, but not of what they call."""
-    from torch._dynamo.decorators import skip
-
-    for function in functions:
-        quietly("hooks.hide", skip, function)

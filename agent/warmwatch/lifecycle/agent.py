@@ -7,7 +7,7 @@ from threading import RLock
 from typing import Any
 
 from warmwatch._guard import warn_once
-from warmwatch.hooks.installation import FRAMES, Hooks, is_imported
+from warmwatch.hooks.installation import Hooks, is_imported
 from warmwatch.hooks.redaction import redactors
 from warmwatch.ledger.ledger import Ledger
 from warmwatch.lifecycle.after_warm import AfterWarm
@@ -110,11 +110,10 @@ class Agent:
 
     def arm(self) -> None:
         """Install the hooks of Dynamo, and open the record unless this is a child process."""
-        from warmwatch.hooks.registry import POINTS, hide
+        from warmwatch.hooks.registry import POINTS
 
         self._hooks.install(POINTS, self.listener)
         self._arm_for_modes()
-        hide([*self._hooks.functions(), *FRAMES])
         self._arm_precompiled()
         self._armed = True
         self._eager.begin()
@@ -142,12 +141,9 @@ class Agent:
 
     def arm_other_compilers(self, module: str) -> None:
         """Install the hook of another compiler. Its first compilation opens the record."""
-        from warmwatch.hooks.registry import OTHER_COMPILERS, hide
+        from warmwatch.hooks.registry import OTHER_COMPILERS
 
-        before = set(self._hooks.functions())
         self._hooks.install((OTHER_COMPILERS[module],), self.listener)
-        if is_imported("torch._dynamo"):
-            hide([function for function in self._hooks.functions() if function not in before])
         self.record.set_hooks(self._hooks.names, self._hooks.missing)
 
     def _arm_precompiled(self) -> None:

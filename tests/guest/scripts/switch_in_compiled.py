@@ -1,6 +1,5 @@
 """eval() and train() called inside of a compiled function."""
 # core
-# fault: torch 2.15: Dynamo guards the wrapper of eval() and train() that it inlines
 
 import torch
 from torch import nn

@@ -33,7 +33,7 @@ def install(listener: Listener) -> Installed:
         for name in ("wait", "communicate")
     ]
     replaced.put_all(wanted)
-    return Installed(uninstall=replaced.undo, functions=[ours for *_, ours in wanted])
+    return Installed(uninstall=replaced.undo)
 
 
 def _waiting(

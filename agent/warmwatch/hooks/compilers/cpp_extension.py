@@ -16,7 +16,7 @@ from time import monotonic_ns
 from typing import Any
 
 from warmwatch.hooks.phases import EXTENSION_BUILD, EXTENSION_CHECK
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, untraced
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, skip_frames, untraced
 
 _KIND = "cpp_extension"
 _quietly = functools.partial(untraced, "hooks.cpp_extension")
@@ -79,18 +79,15 @@ def install(listener: Listener) -> Installed:
     wanted = [(module, "_write_ninja_file_and_build_library", _building(reporter, original))]
     if baton is not None:
         wanted.append((baton, "wait", _waiting(reporter, baton.wait)))
-    hidden = [ours for *_, ours in wanted]
     if lock is not None:
-        reporting = _reporting_lock(reporter, lock)
-        wanted.append((module, "FileLock", reporting))
-        hidden += [reporting._acquire, reporting.__enter__]
+        wanted.append((module, "FileLock", _reporting_lock(reporter, lock)))
 
     def uninstall() -> None:
         reporter.listening = False
         replaced.undo()
 
     replaced.put_all(wanted)
-    return Installed(uninstall=uninstall, functions=hidden)
+    return Installed(uninstall=uninstall)
 
 
 def _building(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -147,4 +144,5 @@ def _reporting_lock(reporter: _Reporter, original: Any) -> Any:
                     self._waits = False
                     _quietly(reporter.listener.end, EXTENSION_BUILD)
 
+    skip_frames(FileLock._acquire, FileLock.__enter__)
     return FileLock

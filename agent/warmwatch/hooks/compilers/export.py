@@ -26,9 +26,8 @@ def install(listener: Listener) -> Installed:
 
         original = _trace._export
     replaced = Replaced()
-    ours = _exporting(listener, replaced, original)
-    replaced.put(_trace, "_export", ours)
-    return Installed(uninstall=replaced.undo, functions=[ours])
+    replaced.put(_trace, "_export", _exporting(listener, replaced, original))
+    return Installed(uninstall=replaced.undo)
 
 
 def _exporting(

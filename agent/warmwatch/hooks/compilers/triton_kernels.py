@@ -209,7 +209,7 @@ def install(listener: Listener) -> Installed:
         replaced.undo()
 
     replaced.put_all((owner, name, ours) for owner, name, _, ours in placed)
-    return Installed(uninstall=uninstall, functions=[ours for *_, ours in placed])
+    return Installed(uninstall=uninstall)
 
 
 def _compile(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:

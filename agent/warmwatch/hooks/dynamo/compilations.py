@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from warmwatch._guard import quietly
 from warmwatch.hooks.dynamo.breaks import Breaks
 from warmwatch.hooks.dynamo.events import read_counters
 from warmwatch.hooks.dynamo.recompile_reasons import category_of
@@ -22,6 +21,7 @@ from warmwatch.hooks.points import (
     Replaced,
     first_of,
     look_up,
+    untraced,
 )
 from warmwatch.hooks.redaction import hint
 from warmwatch.shared.user_code import place
@@ -120,7 +120,6 @@ def _require(fields: tuple[str, ...], listener: Listener) -> Installed:  # noqa:
 def install(listener: Listener) -> Installed:
     with look_up():
         from torch._dynamo import config, utils
-        from torch.compiler import disable
 
         name, counters = first_of(utils, NAMES), utils.counters
         original = getattr(utils, name)
@@ -134,8 +133,8 @@ def install(listener: Listener) -> Installed:
 
     def log_compilation(metrics: Any, *args: Any, **kwargs: Any) -> Any:
         if replaced.listening:
-            quietly("hooks.compilations", breaks.compiled, metrics)
-            quietly("hooks.compilations", report_compilation, metrics)
+            untraced("hooks.compilations", breaks.compiled, metrics)
+            untraced("hooks.compilations", report_compilation, metrics)
         return original(metrics, *args, **kwargs)
 
     def lacks() -> list[str]:
@@ -144,7 +143,7 @@ def install(listener: Listener) -> Installed:
             lacking.update(("compilations", RECORDS_SETTING))
         return sorted(lacking)
 
-    replaced.put(utils, name, disable(log_compilation))
+    replaced.put(utils, name, log_compilation)
     return Installed(
         uninstall=replaced.undo,
         lacks=lacks,

@@ -13,13 +13,13 @@ import inspect
 import re
 import sys
 from collections.abc import Mapping
-from types import CodeType, FrameType, FunctionType, MethodType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from warmwatch._guard import quietly
 from warmwatch.hooks.dynamo.fallbacks import note_limit
+from warmwatch.hooks.dynamo.instances import owner_of
 from warmwatch.hooks.dynamo.targets import compiled_there
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, untraced
 from warmwatch.shared.user_code import is_library, of_value
 from warmwatch.shared.values import MOST_OPTIONS
 
@@ -90,7 +90,6 @@ _LIBRARIES = ("site-packages", "dist-packages")
 def install(listener: Listener) -> Installed:
     with look_up():
         import torch._dynamo as dynamo
-        from torch.compiler import disable
 
         original = dynamo.optimize
     replaced = Replaced()
@@ -105,10 +104,10 @@ def install(listener: Listener) -> Installed:
 
     def optimize(*args: Any, **kwargs: Any) -> Any:
         if replaced.listening:
-            quietly("hooks.wrappers", report_call, sys._getframe(1), args, kwargs)
+            untraced("hooks.wrappers", report_call, sys._getframe(1), args, kwargs)
         return original(*args, **kwargs)
 
-    replaced.put(dynamo, "optimize", disable(optimize))
+    replaced.put(dynamo, "optimize", optimize)
     return Installed(uninstall=replaced.undo)
 
 
@@ -168,12 +167,14 @@ def _file_of(owner: type) -> str:
 def trains(compiled: Any) -> bool:
     """Whether every step calls it: a module in training with parameters to train, or a method of
     one or of an optimizer. When a function is called is unknown."""
+    from torch._C import DisableTorchFunction
     from torch.nn import Module
     from torch.optim import Optimizer
 
-    owner = compiled.__self__ if isinstance(compiled, MethodType) else compiled
+    owner = owner_of(compiled)
     if isinstance(owner, Module):
-        return owner.training and any(parameter.requires_grad for parameter in owner.parameters())
+        with DisableTorchFunction():  # else a mode of the program sees that an attribute is read
+            return owner.training and any(value.requires_grad for value in owner.parameters())
     return isinstance(owner, Optimizer)
 
 

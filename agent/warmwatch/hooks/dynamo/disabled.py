@@ -27,7 +27,14 @@ from types import FrameType
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import (
+    HookPointAbsentError,
+    Installed,
+    Listener,
+    Replaced,
+    look_up,
+    skip_frames,
+)
 from warmwatch.shared.fallbacks import DISABLED, MODE
 from warmwatch.shared.user_code import place
 
@@ -64,8 +71,6 @@ def install(listener: Listener) -> Installed:
             quietly("hooks.disabled", missed, sys._getframe(1))
         return first_instruction(code)
 
-    # Do not hide this from Dynamo: the wrapped function is marked as forbidden in a graph. The
-    # wrapper carries the same mark, and Dynamo must still refuse it.
     @functools.wraps(original)
     def set_stance(*args: Any, **kwargs: Any) -> Any:
         before = original(*args, **kwargs)
@@ -116,9 +121,7 @@ class _CompiledCalls:
         self._evaluating = False
         # 2.6 chooses while compiled code runs too, where `fail_on_recompile` refuses any frame that
         # is neither compiled nor skipped. From 2.11 on, Dynamo is off there.
-        if skip_code := getattr(eval_frame, "skip_code", None):
-            for function in (_CompiledCalls._choose, _CompiledCalls._counting):
-                skip_code(function.__code__)
+        skip_frames(_CompiledCalls._choose, _CompiledCalls._counting)
 
     def counted(self) -> tuple[int, int, int]:
         """Calls that a stance ran eagerly, that one refused, and under ``eager_on_recompile``."""

@@ -32,7 +32,7 @@ from typing import Any
 from warmwatch._guard import quietly, report
 from warmwatch.hooks.dynamo.instances import AROUND, INSTANCES
 from warmwatch.hooks.dynamo.targets import BACKWARD, target
-from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
+from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up, skip_frames
 from warmwatch.shared import fallbacks
 from warmwatch.shared.bounded import MOST_THREADS, Bounded
 from warmwatch.shared.user_code import is_library, nearest, of_code
@@ -51,11 +51,10 @@ _PREFIX = "callback "
 def install(listener: Listener) -> Installed:
     with look_up():
         from torch._C._dynamo.eval_frame import set_eval_frame
-        from torch._dynamo.decorators import skip
         from torch._dynamo.utils import ChromiumEventLogger
 
-        starts = _Wrap(skip, set_eval_frame, ChromiumEventLogger, "log_event_start")
-        ends = _Wrap(skip, set_eval_frame, ChromiumEventLogger, "log_event_end")
+        starts = _Wrap(set_eval_frame, ChromiumEventLogger, "log_event_start")
+        ends = _Wrap(set_eval_frame, ChromiumEventLogger, "log_event_end")
 
     def begin_compilation(event: str) -> None:
         of = being_compiled()
@@ -104,15 +103,8 @@ class _Wrap:
         count: the number of events.
     """
 
-    def __init__(
-        self,
-        skip: Callable[[Any], Any],
-        set_eval_frame: Callable[[Any], Any],
-        owner: Any,
-        method: str,
-    ) -> None:
-        self._skip, self._set_eval_frame = skip, set_eval_frame
-        self._owner, self._method = owner, method
+    def __init__(self, set_eval_frame: Callable[[Any], Any], owner: Any, method: str) -> None:
+        self._set_eval_frame, self._owner, self._method = set_eval_frame, owner, method
         self._original = self._ours = getattr(owner, method)
         self._listening = False
         self._inside = _Inside()
@@ -176,7 +168,8 @@ class _Wrap:
                 inside.wrapper = False
 
         self._original, self._ours = original, wrapper
-        setattr(self._owner, self._method, self._skip(wrapper))
+        skip_frames(wrapper)
+        setattr(self._owner, self._method, wrapper)
 
 
 def install_callbacks(listener: Listener) -> Installed:

@@ -19,8 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from warmwatch._guard import quietly
-from warmwatch.hooks.points import Replaced
+from warmwatch.hooks.points import Replaced, untraced
 from warmwatch.shared.record.loss_file import GUARDS, REQUEST, pack_guards
 
 _EVENT, _RUNS = "TorchDynamo Cache Lookup", "Torch-Compiled Region: "
@@ -49,10 +48,10 @@ class GuardCost:
         @functools.wraps(original, updated=())
         def begin(*args: Any, **kwargs: Any) -> Any:
             if not self._is_ours:
-                quietly("hooks.losses", self.stop)
+                untraced("hooks.losses", self.stop)
             return original(*args, **kwargs)
 
-        return self._torch.compiler.disable(begin)  # type: ignore[no-any-return]
+        return begin
 
     def stop(self) -> None:
         """Measure nothing from now on."""

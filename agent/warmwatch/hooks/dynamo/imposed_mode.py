@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from warmwatch._guard import report, warn_once
-from warmwatch.hooks.points import Install, Installed, Listener, Replaced, look_up
+from warmwatch._guard import warn_once
+from warmwatch.hooks.points import Install, Installed, Listener, Replaced, look_up, untraced
 
 REGIONAL = "regional"
 _DYNAMIC = {"dynamic": True, "static": False}
@@ -32,18 +32,21 @@ def imposing(mode: str) -> Install:
             import torch
             import torch._dynamo as dynamo
             from torch import nn
-            from torch.compiler import disable
 
             inductor, original = torch._TorchCompileInductorWrapper, dynamo.optimize
         imposes = True
 
+        def with_mode(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            try:
+                return _with_mode(mode, inductor, args, kwargs)
+            except Exception as error:
+                warn_once(f"{_not_imposed(mode)}: {error!r}")
+                raise
+
         def optimize(*args: Any, **kwargs: Any) -> Any:
             if imposes:
-                try:
-                    args, kwargs = _with_mode(mode, inductor, args, kwargs)
-                except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                    report("hooks.imposed_mode", error)
-                    warn_once(f"{_not_imposed(mode)}: {error!r}")
+                changed = untraced("hooks.imposed_mode", with_mode, args, kwargs)
+                args, kwargs = changed or (args, kwargs)
             if imposes and mode == REGIONAL:
                 return _by_region(nn, lambda: original(*args, **kwargs))
             return original(*args, **kwargs)
@@ -55,7 +58,7 @@ def imposing(mode: str) -> Install:
             imposes = False
             replaced.undo()
 
-        replaced.put(dynamo, "optimize", disable(optimize))
+        replaced.put(dynamo, "optimize", optimize)
         return Installed(uninstall=uninstall)
 
     return install

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Mapping
-from types import CodeType
+from types import CodeType, MethodType
 from typing import Any
 
 _MOST_CODES = 4096
@@ -79,6 +79,11 @@ def _bound(table: dict[Any, Any], most: int) -> None:
         del table[next(iter(table))]
 
 
+def owner_of(called: Any) -> Any:
+    """The object whose method ``called`` is, else ``called``. Runs no code of either."""
+    return called.__self__ if type(called) is MethodType else called
+
+
 def owners(values: Any) -> dict[str, Any]:
     """The modules and optimizers among local variables, by name.
 
@@ -89,10 +94,10 @@ def owners(values: Any) -> dict[str, Any]:
         return {}
     result = {}
     for name, value in values.items():
-        of = getattr(value, "__self__", value) if name == "fn" else value
+        of = owner_of(value) if name == "fn" else value
         if name == "args" and type(value) is tuple and value:
             of = value[0]
-        if isinstance(of, kinds):
+        if issubclass(type(of), kinds):
             result[name] = of
     return result
 

@@ -18,8 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from warmwatch._guard import quietly
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, untraced
 
 # Module, class and method that call such code, and its name in ``PRECOMPILED``.
 _CALLS = (
@@ -50,8 +49,7 @@ def install(listener: Listener) -> Installed:
         return tuple(names)
 
     late = {module: calls.put_all for module, *_ in _CALLS}
-    ours = (_FirstCalls.put_all, _FirstCalls._there, _FirstCalls._around)
-    return Installed(uninstall=calls.remove, late=late, precompiled=kinds, functions=ours)
+    return Installed(uninstall=calls.remove, late=late, precompiled=kinds)
 
 
 def install_late(listener: Listener) -> Installed:
@@ -93,13 +91,11 @@ class _FirstCalls:
     ) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            quietly("hooks.precompiled", placed.undo)  # two threads may call it in the same moment
-            quietly("hooks.precompiled", self._called, kind, sys._getframe(1))
+            untraced("hooks.precompiled", placed.undo)  # two threads may call it in the same moment
+            untraced("hooks.precompiled", self._called, kind, sys._getframe(1))
             return original(*args, **kwargs)
 
         call._warmwatch_kind = kind  # type: ignore[attr-defined]
-        if skip := _skip():
-            quietly("hooks.precompiled", skip, call)
         return call
 
     def _called(self, kind: str, caller: Any) -> None:
@@ -112,10 +108,3 @@ class _FirstCalls:
         self._listening = False
         for placed in self._placed.values():
             placed.undo()
-
-
-def _skip() -> Any:
-    """The function that hides code from Dynamo, if it exists: a graph may call such code."""
-    if "torch._dynamo.decorators" not in sys.modules:
-        return None
-    return getattr(sys.modules["torch._dynamo.decorators"], "skip", None)

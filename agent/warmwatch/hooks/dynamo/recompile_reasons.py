@@ -25,7 +25,7 @@ from warmwatch._guard import quietly
 from warmwatch.hooks.dynamo.guard_tree import Reader
 from warmwatch.hooks.dynamo.instances import INSTANCES, owners
 from warmwatch.hooks.last_batch import ragged_last_batch
-from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up
+from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up, untraced
 from warmwatch.hooks.redaction import guard
 from warmwatch.shared.guard_kinds import CLASS_OF_CALL, guard_of, kind_of, remedy_of
 from warmwatch.shared.user_code import place
@@ -41,7 +41,6 @@ NAMES = (
 def install(listener: Listener) -> Installed:
     with look_up():
         from torch._dynamo import convert_frame
-        from torch.compiler import disable
 
         name = first_of(convert_frame, NAMES)
         original = getattr(convert_frame, name)
@@ -59,10 +58,10 @@ def install(listener: Listener) -> Installed:
     def reasons_of(*args: Any, **kwargs: Any) -> Any:
         reasons = original(*args, **kwargs)
         if replaced.listening:
-            quietly("hooks.recompile_reasons", report_recompile, reasons, args, kwargs)
+            untraced("hooks.recompile_reasons", report_recompile, reasons, args, kwargs)
         return reasons
 
-    replaced.put(convert_frame, name, disable(reasons_of))
+    replaced.put(convert_frame, name, reasons_of)
     return Installed(uninstall=replaced.undo)
 
 

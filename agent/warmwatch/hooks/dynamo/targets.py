@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from types import CodeType, FrameType, MethodType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType
 from typing import Any
 
-from warmwatch.hooks.dynamo.instances import AROUND
+from warmwatch.hooks.dynamo.instances import AROUND, owner_of
 from warmwatch.shared.bounded import OfObjects
 from warmwatch.shared.phrases import COMPILED_AUTOGRAD, resumed
 from warmwatch.shared.user_code import nearest, place
@@ -36,7 +36,7 @@ def compiled_there(compiled: Any, caller: FrameType | None) -> None:
 
     The last place counts.
     """
-    owner = compiled.__self__ if isinstance(compiled, MethodType) else compiled
+    owner = owner_of(compiled)
     if _is_a(owner, "torch.nn", "Module") or _is_a(owner, _OPTIMIZERS, "Optimizer"):
         where = nearest(caller)
         if where is not None:
@@ -65,10 +65,9 @@ def target(code: CodeType, values: Any, compile_id: Any, module: Any) -> dict[st
 
 
 def _wrapped(called: Any) -> dict[str, Any] | None:
-    owner = getattr(called, "__self__", None)
-    if owner is None and not _is_a(called, "torch.nn", "Module"):
-        return _named(getattr(called, "__name__", None))
-    owner = called if owner is None else owner
+    if isinstance(called, FunctionType | BuiltinFunctionType):
+        return _named(called.__name__)
+    owner = owner_of(called)
     return _named(type(owner).__name__, _compiled_at.get(owner))
 
 
@@ -117,4 +116,4 @@ def _named(name: Any, at: Mapping[str, Any] | None = None) -> dict[str, Any] | N
 def _is_a(owner: Any, module: str, kind: str) -> bool:
     """Whether ``owner`` is of this class, if its module is imported."""
     item = getattr(sys.modules.get(module), kind, None)
-    return isinstance(item, type) and isinstance(owner, item)
+    return isinstance(item, type) and issubclass(type(owner), item)

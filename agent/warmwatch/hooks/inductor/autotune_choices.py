@@ -15,7 +15,14 @@ from collections.abc import Callable
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import (
+    HookPointAbsentError,
+    Installed,
+    Listener,
+    Replaced,
+    look_up,
+    skip_frames,
+)
 
 _MODULE = "torch._inductor.select_algorithm"
 _SINCE = (2, 7)
@@ -57,8 +64,6 @@ class _Reporter:
 def install(listener: Listener) -> Installed:
     with look_up():
         from torch import __version__ as version
-        from torch._dynamo.decorators import skip
-        from torch.compiler import disable
 
     if version < _SINCE:  # older versions do everything in one nested function
         raise HookPointAbsentError(f"{_MODULE}.benchmark_choices")
@@ -71,13 +76,14 @@ def install(listener: Listener) -> Installed:
                 "benchmark_choices": _all(reporter, owner.benchmark_choices.__func__),
                 "benchmark_choice": _one(reporter, owner.benchmark_choice.__func__),
             }
-        replaced.put_all((owner, name, classmethod(skip(f))) for name, f in ours.items())
+        skip_frames(*ours.values())
+        replaced.put_all((owner, name, classmethod(f)) for name, f in ours.items())
 
     def uninstall() -> None:
         reporter.listening = False
         replaced.undo()
 
-    return Installed(uninstall=uninstall, late={_MODULE: disable(put)})
+    return Installed(uninstall=uninstall, late={_MODULE: put})
 
 
 def _all(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,8 +11,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from warmwatch._guard import quietly
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, untraced
 from warmwatch.shared.values import VERDICTS
 
 _CACHES = {"fx_graph_cache_": "inductor_fx", "autograd_cache_": "aot_autograd"}
@@ -22,7 +21,6 @@ _KEY = 12  # characters of a key: enough to compare two keys
 def install(listener: Listener) -> Installed:
     with look_up():
         from torch._dynamo.utils import ChromiumEventLogger
-        from torch.compiler import disable
 
         original = ChromiumEventLogger.log_instant_event
     replaced = Replaced()
@@ -31,10 +29,10 @@ def install(listener: Listener) -> Installed:
     def wrapper(logger: Any, *args: Any, **kwargs: Any) -> Any:
         given = original(logger, *args, **kwargs)
         if replaced.listening:
-            quietly("hooks.cache_events", _report_lookup, listener, args, kwargs)
+            untraced("hooks.cache_events", _report_lookup, listener, args, kwargs)
         return given
 
-    replaced.put(ChromiumEventLogger, "log_instant_event", disable(wrapper))
+    replaced.put(ChromiumEventLogger, "log_instant_event", wrapper)
     return Installed(uninstall=replaced.undo)
 
 

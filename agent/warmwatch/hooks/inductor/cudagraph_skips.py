@@ -19,7 +19,7 @@ from importlib.machinery import PathFinder
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
+from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up, skip_frames
 
 _NAME = "log_cudagraph_skip_and_bump_counter"
 _HOME = "torch._inductor.cudagraph_utils"
@@ -38,8 +38,6 @@ def install(listener: Listener) -> Installed:
     with look_up():
         from torch import __path__ as folders
         from torch._dynamo import utils
-        from torch._dynamo.decorators import skip
-        from torch.compiler import disable
 
         _ = utils.get_metrics_context
     if not will_be_there([f"{folder}/_inductor" for folder in folders]):
@@ -59,7 +57,7 @@ def install(listener: Listener) -> Installed:
         for module, held in _holders():
             if held in ours.values():
                 continue  # another thread replaced it in the same moment
-            ours.setdefault(held, skip(_reporting(held, report_skip)))
+            ours.setdefault(held, _reporting(held, report_skip))
             setattr(module, _NAME, ours[held])
 
     def uninstall() -> None:
@@ -70,7 +68,7 @@ def install(listener: Listener) -> Installed:
             if held in originals:
                 setattr(module, _NAME, originals[held])
 
-    return Installed(uninstall=uninstall, late={_HOME: disable(put)})
+    return Installed(uninstall=uninstall, late={_HOME: put})
 
 
 def will_be_there(folders: list[str]) -> bool:
@@ -103,6 +101,7 @@ def _reporting(
         finally:  # it raises if ``cudagraph_or_error`` is set
             quietly("hooks.cudagraph_skips", report_skip, args, kwargs, returned)
 
+    skip_frames(log_cudagraph_skip_and_bump_counter)
     return log_cudagraph_skip_and_bump_counter
 
 

@@ -46,7 +46,7 @@ def install(listener: Listener) -> Installed:
             value.listening = False
         replaced.undo()
 
-    return Installed(uninstall=uninstall, late={_MODULE: disable(put)})
+    return Installed(uninstall=uninstall, late={_MODULE: put})
 
 
 def _reporting(original: Any, listener: Listener, disable: Callable[[Any], Any]) -> Any:
@@ -87,7 +87,6 @@ _MODES = {"fx_compile_async": (2, 8), "fx_compile_progressive": (2, 11)}
 def install_async_modes(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
     with look_up():
         from torch import __version__ as version
-        from torch.compiler import disable
     expected = [mode for mode, since in _MODES.items() if version >= since]
 
     def is_asynchronous() -> bool:
@@ -99,4 +98,4 @@ def install_async_modes(listener: Listener) -> Installed:  # noqa: ARG001 - the 
             if not hasattr(sys.modules[_FX], mode):
                 raise HookPointAbsentError(f"{_FX}.{mode}")
 
-    return Installed(asynchronous=is_asynchronous, late={_FX: disable(check)})
+    return Installed(asynchronous=is_asynchronous, late={_FX: check})

@@ -63,9 +63,6 @@ class Spills:
 
 
 def install(listener: Listener) -> Installed:
-    with look_up():
-        from torch._dynamo.decorators import skip
-        from torch.compiler import disable
     replaced, spills = Replaced(), Spills(listener)
     wrapped: list[Any] = []  # the class of kernels, once its module is imported
 
@@ -76,7 +73,7 @@ def install(listener: Listener) -> Installed:
         if kind not in wrapped:
             original = getattr(kind, _BENCHMARK)
             wrapped.append(kind)
-            replaced.put(kind, _BENCHMARK, skip(_benchmarking(original, benchmarked)))
+            replaced.put(kind, _BENCHMARK, _benchmarking(original, benchmarked))
         spills.compiled(kernels, kind)
 
     def benchmarked(kernel: Any, milliseconds: Mapping[Any, float]) -> None:
@@ -87,9 +84,9 @@ def install(listener: Listener) -> Installed:
         with look_up():
             owner = getattr(sys.modules[_MODULE], _CLASS)
             original = getattr(owner, _WAIT)
-        replaced.put(owner, _WAIT, skip(_waiting(original, report)))
+        replaced.put(owner, _WAIT, _waiting(original, report))
 
-    return Installed(uninstall=replaced.undo, late={_MODULE: disable(put)})
+    return Installed(uninstall=replaced.undo, late={_MODULE: put})
 
 
 def _waiting(original: Callable[..., Any], report: Callable[..., None]) -> Callable[..., Any]:

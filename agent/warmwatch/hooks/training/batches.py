@@ -16,17 +16,17 @@ from typing import Any
 
 from warmwatch._guard import report
 from warmwatch.hooks.last_batch import handed_out
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, skip_frames
 
 
 def install(listener: Listener) -> Installed:
     with look_up():
-        from torch._dynamo.decorators import skip
         from torch.utils.data import dataloader
 
         iterator = dataloader._BaseDataLoaderIter
         original = iterator.__next__
-    on_batch, clock, last = skip(listener.on_batch), monotonic_ns, skip(handed_out)
+    on_batch, clock, last = listener.on_batch, monotonic_ns, handed_out
+    skip_frames(on_batch, last)
     replaced = Replaced()
 
     @functools.wraps(original)
@@ -41,5 +41,5 @@ def install(listener: Listener) -> Installed:
                 report("hooks.batches", error)
         return batch
 
-    replaced.put(iterator, "__next__", skip(next_batch))
+    replaced.put(iterator, "__next__", next_batch)
     return Installed(uninstall=replaced.undo)

@@ -13,12 +13,17 @@ A graph with several steps marks all of them after it. Code that PyTorch stores 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import FunctionType
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.points import INLINED, Installed, Listener, Replaced, first_of, look_up
-from warmwatch.hooks.training import optimizer
+from warmwatch.hooks.points import (
+    Installed,
+    Listener,
+    Replaced,
+    first_of,
+    look_up,
+    skip_frames,
+)
 from warmwatch.hooks.training.optimizer import STEP_CODE
 from warmwatch.shared.step_frames import count_traced_step, set_traced_step_hook, wrapper_name
 
@@ -33,7 +38,6 @@ def install(listener: Listener) -> Installed:
     with look_up():
         from torch._dynamo.bytecode_transformation import create_call_function, create_instruction
         from torch._dynamo.codegen import PyCodegen
-        from torch._dynamo.eval_frame import skip_code
         from torch._dynamo.output_graph import OutputGraph
         from torch._dynamo.variables.optimizer import OptimizerVariable
 
@@ -46,33 +50,16 @@ def install(listener: Listener) -> Installed:
     def look_up_attribute(variable: Any, tx: Any, attribute: str, *args: Any, **kwargs: Any) -> Any:
         if attribute == STEP_CODE and replaced.listening:
             quietly("hooks.compiled_steps", emitter.traced, variable, tx)
-        if args:
-            # ``args[0]``: what the class has. Without the guards that 2.15 adds for ``INLINED``.
-            args = (_traced_instead(args[0]), *args[1:])
         return original(variable, tx, attribute, *args, **kwargs)
 
     def uninstall() -> None:
         set_traced_step_hook(None)
         replaced.undo()
 
-    skip_code(count_traced_step.__code__)
+    skip_frames(count_traced_step)
     set_traced_step_hook(listener.on_step)
     replaced.put(OptimizerVariable, name, look_up_attribute)
     return Installed(uninstall=uninstall)
-
-
-def _traced_instead(result: Any) -> Any:
-    """What Dynamo traces instead of ``result``, if that is one of the agent's functions.
-
-    Another tool's wrapper of one may have the name of its module, too, but not what to trace.
-    """
-    while (
-        isinstance(result, FunctionType)
-        and result.__module__ == optimizer.__name__
-        and INLINED in vars(result)
-    ):
-        result = vars(result)[INLINED]
-    return result
 
 
 class MadeInside:

@@ -20,7 +20,6 @@ import functools
 from _thread import get_ident
 from typing import Any
 
-from warmwatch._guard import quietly
 from warmwatch.hooks.points import (
     INLINED,
     HookPointAbsentError,
@@ -28,7 +27,7 @@ from warmwatch.hooks.points import (
     Listener,
     Replaced,
     look_up,
-    traced_as,
+    untraced,
 )
 
 
@@ -53,14 +52,14 @@ def install(listener: Listener) -> Installed:
     @functools.wraps(original_train)
     def train(model: Any, mode: bool = True) -> Any:
         if thread and mode:
-            quietly("hooks.evaluations", ended)
+            untraced("hooks.evaluations", ended)
         return original_train(model, mode)
 
     @functools.wraps(original_eval)
     def eval(model: Any) -> Any:
         nonlocal thread
         done = original_eval(model)
-        if replaced.listening and quietly("hooks.evaluations", listener.evaluation_began, model):
+        if replaced.listening and untraced("hooks.evaluations", listener.evaluation_began, model):
             thread = get_ident()
         return done
 
@@ -69,7 +68,5 @@ def install(listener: Listener) -> Installed:
         thread = 0
         replaced.undo()
 
-    traced_as(eval, original_eval)
-    traced_as(train, original_train)
     replaced.put_all([(Module, "eval", eval), (Module, "train", train)])
     return Installed(uninstall=uninstall)

@@ -30,7 +30,7 @@ from typing import Any
 
 from warmwatch._guard import quietly
 from warmwatch.hooks.dynamo.guard_cost import GuardCost
-from warmwatch.hooks.points import Install, Installed, Listener, Replaced, look_up, traced_as
+from warmwatch.hooks.points import Install, Installed, Listener, Replaced, look_up, untraced
 from warmwatch.shared.record.loss_file import MOST_ROWS, ROW, SIZE, STEP, UNUSED_ROW, name_of
 
 
@@ -40,23 +40,20 @@ def recording(folder: str, rank: Callable[[], int | None], steps: Callable[[], i
     def install(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
         with look_up():
             import torch
-            from torch._dynamo.decorators import skip
-            from torch.compiler import disable
 
             backward, scale = torch.autograd.backward, torch.amp.GradScaler.scale
             _ = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
         losses = _Losses(torch, Path(folder), rank, steps)
-        take, scaled = disable(losses.take), disable(losses.scaled)
 
         @functools.wraps(backward, updated=())
         def record_loss(*args: Any, **kwargs: Any) -> Any:
-            quietly("hooks.losses", take, args, kwargs)
+            untraced("hooks.losses", losses.take, args, kwargs)
             return backward(*args, **kwargs)
 
         @functools.wraps(scale, updated=())
         def record_scale(scaler: Any, outputs: Any) -> Any:
             result = scale(scaler, outputs)
-            quietly("hooks.losses", scaled, outputs, result)
+            untraced("hooks.losses", losses.scaled, outputs, result)
             return result
 
         replaced = Replaced()
@@ -65,10 +62,8 @@ def recording(folder: str, rank: Callable[[], int | None], steps: Callable[[], i
             losses.stop()
             replaced.undo()
 
-        traced_as(record_loss, backward)
-        traced_as(record_scale, scale)
-        replaced.put(torch.autograd, "backward", skip(record_loss))
-        replaced.put(torch.amp.GradScaler, "scale", skip(record_scale))
+        replaced.put(torch.autograd, "backward", record_loss)
+        replaced.put(torch.amp.GradScaler, "scale", record_scale)
         return Installed(uninstall=uninstall)
 
     return install

@@ -17,14 +17,13 @@ from types import CodeType, FrameType
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, traced_as
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, skip_frames, untraced
 
 STEP_CODE = "_optimizer_step_code"
 
 
 def install(listener: Listener) -> Installed:
     with look_up():
-        from torch._dynamo.eval_frame import skip_code
         from torch.compiler import disable
         from torch.optim import Optimizer
 
@@ -34,9 +33,7 @@ def install(listener: Listener) -> Installed:
     # ``torch.compiler.disable`` would add a wrapper that costs more at every step than the rest.
     # So the code of a regular step is marked as skipped, once, and only its rare calls are wrapped.
     listener.wrap_rare(disable)
-    skip_code(listener.on_step.__code__)
-    skip_code(marking.__code__)
-    traced_as(marking, original)
+    skip_frames(listener.on_step)
     replaced.put(Optimizer, STEP_CODE, marking)
 
     def uninstall() -> None:
@@ -90,24 +87,16 @@ def install_created(listener: Listener) -> Installed:
     may import Dynamo, which calls this function, after it has called that method.
     """
     with look_up():
-        from torch._dynamo.eval_frame import skip_code
-        from torch.compiler import disable
         from torch.optim import Optimizer
 
         original = Optimizer._patch_step_function
     replaced = Replaced()
 
-    @disable  # type: ignore[untyped-decorator]
-    def created(optimizer: Any) -> None:
-        quietly("hooks.optimizer", listener.created, optimizer)
-
     def _patch_step_function(self: Any) -> None:
         if replaced.listening:
-            created(self)
+            untraced("hooks.optimizer", listener.created, self)
         original(self)
 
-    skip_code(_patch_step_function.__code__)
-    traced_as(_patch_step_function, original)
     replaced.put(Optimizer, "_patch_step_function", _patch_step_function)
     for optimizer in _under_construction(getattr(Optimizer.__init__, "__code__", None)):
         quietly("hooks.optimizer", listener.created, optimizer)

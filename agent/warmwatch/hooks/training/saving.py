@@ -15,8 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from warmwatch._guard import report
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, skip_frames, untraced
 
 _SAVER = "torch.distributed.checkpoint.state_dict_saver"
 _STAGING = "torch.distributed.checkpoint.staging"
@@ -35,15 +34,12 @@ _Wrap = Callable[[Any], Any]
 def install(listener: Listener) -> Installed:
     with look_up():
         from torch import serialization
-        from torch._dynamo.decorators import skip
-        from torch.compiler import disable
 
         legacy = serialization, "_legacy_save"
         files = serialization._open_zipfile_writer_file, serialization._open_zipfile_writer_buffer
         for owner, name in (legacy, *((file, "__exit__") for file in files)):
             getattr(owner, name)
-    began = disable(lambda: listener.pause_began("saving"))
-    saves = _Saves(skip, began, disable(lambda: listener.pause_ended("saving")))
+    saves = _Saves(listener)
     with contextlib.ExitStack() as undo:
         undo.callback(saves.replaced.undo)
         saves.put(*legacy, saves.around)
@@ -51,16 +47,16 @@ def install(listener: Listener) -> Installed:
             saves.put(file, "__init__", saves.before)
             saves.put(file, "__exit__", saves.after)
         undo.pop_all()
-    late = dict.fromkeys((_SAVER, _STAGING), disable(saves.put_distributed))
+    late = dict.fromkeys((_SAVER, _STAGING), saves.put_distributed)
     return Installed(uninstall=saves.replaced.undo, late=late)
 
 
 class _Saves:
     """The wrapped functions, and how to restore each."""
 
-    def __init__(self, skip: _Wrap, began: Callable[[], None], ended: Callable[[], None]) -> None:
-        self._skip, self._began, self._ended = skip, began, ended
-        skip(type(self)._call)
+    def __init__(self, listener: Listener) -> None:
+        self._began = functools.partial(listener.pause_began, "saving")
+        self._ended = functools.partial(listener.pause_ended, "saving")
         self._wrapped: set[tuple[int, str]] = set()
         self.replaced = Replaced()
 
@@ -68,7 +64,7 @@ class _Saves:
         """Wrap ``name`` of ``owner`` once; an inherited attribute is overridden."""
         if (id(owner), name) not in self._wrapped:
             self._wrapped.add((id(owner), name))
-            self.replaced.put(owner, name, self._skip(wrap(getattr(owner, name))))
+            self.replaced.put(owner, name, wrap(getattr(owner, name)))
 
     def put_distributed(self) -> None:
         """Wrap the parts of the distributed checkpoint that are imported by now."""
@@ -119,7 +115,7 @@ class _Saves:
 
     def _call(self, callback: Callable[[], None]) -> None:
         if self.replaced.listening:
-            try:
-                callback()
-            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                report("hooks.saving", error)
+            untraced("hooks.saving", callback)
+
+
+skip_frames(_Saves._call)

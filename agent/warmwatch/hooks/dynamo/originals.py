@@ -1,0 +1,42 @@
+"""Dynamo traces the original of each method that the agent has replaced, found by its attribute.
+
+From torch 2.12 on, Dynamo also notes that it went through that attribute. If the original breaks
+the graph, the compiled code calls ``method._torchdynamo_inline()``, without the object, which
+raises. So this hook hands Dynamo the originals themselves where it looks up methods.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, original_of
+
+_SINCE = (2, 12)
+
+
+def install(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
+    with look_up():
+        from torch import __version__ as version
+        from torch._dynamo.variables.misc import SuperVariable
+        from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+        if version < _SINCE:
+            return Installed()
+        of_class = UserDefinedObjectVariable.resolve_type_attr
+        of_super = SuperVariable._resolved_getattr_and_source
+    replaced = Replaced()
+
+    def resolve_type_attr(variable: Any, tx: Any, name: str, value: Any, source: Any) -> Any:
+        return of_class(variable, tx, name, original_of(value), source)
+
+    def _resolved_getattr_and_source(variable: Any, tx: Any, name: str) -> tuple[Any, Any]:
+        value, source = of_super(variable, tx, name)
+        return original_of(value), source
+
+    replaced.put_all(
+        [
+            (UserDefinedObjectVariable, resolve_type_attr.__name__, resolve_type_attr),
+            (SuperVariable, _resolved_getattr_and_source.__name__, _resolved_getattr_and_source),
+        ]
+    )
+    return Installed(uninstall=replaced.undo)
