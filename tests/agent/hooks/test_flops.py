@@ -223,7 +223,7 @@ def test_products_of_float32_use_tf32_if_the_program_allows_it(
 
 def test_types_of_a_step_are_those_of_all_calls() -> None:
     steps, graphs = Steps(), [CompiledFxGraph() for _ in range(2)]
-    counting = GraphCalls(steps, {}, lambda function: function)
+    counting = GraphCalls(steps, {})
     counting.after(graphs[0], Counted(10, (), {"float8": 8, "bfloat16": 2}))
     counting.after(graphs[1], Counted(5, (), {"bfloat16": 5}))
     for _ in range(ALIKE + 2):
@@ -299,7 +299,7 @@ class Steps:
 
 def test_a_call_counts_once_after_another_tool_has_wrapped_the_wrapper() -> None:
     steps, graph = Steps(), CompiledFxGraph()
-    counting = GraphCalls(steps, {}, lambda function: function)
+    counting = GraphCalls(steps, {})
 
     def train() -> None:
         for _ in range(ALIKE + 2):
@@ -320,7 +320,7 @@ def test_a_call_counts_once_after_another_tool_has_wrapped_the_wrapper() -> None
 def test_counting_restores_each_graph_and_never_modifies_the_class() -> None:
     steps, graphs = Steps(), [CompiledFxGraph() for _ in range(3)]
     originals, members = [one.current_callable for one in graphs], dict(vars(CompiledFxGraph))
-    counting = GraphCalls(steps, {}, lambda function: function)
+    counting = GraphCalls(steps, {})
     for one in graphs:
         counting.after(one, Counted(10))
     assert all(vars(one)["current_callable"] not in originals for one in graphs)
@@ -337,10 +337,22 @@ def test_counting_restores_each_graph_and_never_modifies_the_class() -> None:
     assert dict(vars(CompiledFxGraph)) == members
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_code_of_a_graph_goes_with_the_graph(ends: bool) -> None:
+    """It may hold tensors: frozen parameters, the memory of CUDA graphs."""
+    graph, counting = CompiledFxGraph(), GraphCalls(Steps(), {})
+    code = weakref.ref(graph.current_callable)
+    counting.after(graph, Counted(1))
+    if ends:
+        counting.end()
+    del graph
+    assert code() is None
+
+
 def test_graphs_that_are_gone_are_dropped() -> None:
     """Without a callback in Python: it could lose the ``KeyboardInterrupt`` of a training."""
     steps = Steps()
-    counting = GraphCalls(steps, {}, lambda function: function)
+    counting = GraphCalls(steps, {})
     for _ in range(2_000):
         graph = CompiledFxGraph()
         counting.after(graph, Counted(1))

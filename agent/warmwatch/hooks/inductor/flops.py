@@ -28,7 +28,14 @@ from warmwatch._guard import quietly, report
 from warmwatch.hooks.inductor import graph_text
 from warmwatch.hooks.inductor.compute_types import computes_in
 from warmwatch.hooks.inductor.graph_text import Call, UnknownSizeError
-from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import (
+    HookPointAbsentError,
+    Installed,
+    Listener,
+    Replaced,
+    look_up,
+    skip_frames,
+)
 
 _MODULE = "torch._inductor.compile_fx"
 _COMPILE, _GRAPH, _CALL = "_compile_fx_inner", "CompiledFxGraph", "current_callable"
@@ -226,58 +233,58 @@ class _Graph:
     """A compiled graph, and the function that counts its calls while calls are counted.
 
     The function replaces the graph's own ``current_callable``, so the class is never modified, and
-    a graph that is not counted costs nothing. There is one such function for each graph: if another
-    tool has wrapped it, it is not placed a second time.
+    a graph that is not counted costs nothing. If another tool has wrapped the function, it is not
+    placed a second time. Only the graph holds it: it refers to the code of the graph, and so to
+    tensors, such as frozen parameters and the memory of CUDA graphs.
     """
 
     def __init__(self, compiled: Any, counted: Counted, called: Callable[[int], None]) -> None:
         self._compiled = weakref.ref(compiled)
         self.counted = counted
         self._key, self._called = id(compiled), called
-        self._original: Any = None
-        self._ours: Any = None
+        self._ours: Any = lambda: None  # a weak reference to the function
 
     def there(self) -> Any:
         """The compiled graph; ``None`` once it is gone."""
         return self._compiled()
 
-    def count(self, skip: Callable[[Any], Any]) -> None:
+    def count(self) -> None:
         """Count its calls from now on."""
         compiled = self._compiled()
         present = getattr(compiled, _CALL, None)
-        if present is None:
-            return
-        if self._ours is None:
-            self._original, self._ours = present, skip(self._counting(present))
-        if present is self._original:
-            setattr(compiled, _CALL, self._ours)
+        if present is not None and self._ours() is None:
+            ours = self._counting(present)
+            self._ours = weakref.ref(ours)
+            setattr(compiled, _CALL, ours)
 
     def restore(self) -> None:
         """Count no more: the graph calls its code directly."""
         compiled = self._compiled()
-        if self._ours is not None and getattr(compiled, _CALL, None) is self._ours:
-            setattr(compiled, _CALL, self._original)
+        present = getattr(compiled, _CALL, None)
+        if present is not None and present is self._ours():
+            setattr(compiled, _CALL, present.original)
 
-    def _counting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _counting(self, original: Callable[..., Any]) -> Any:
         called, key = self._called, self._key
 
         def count_call(*args: Any, **kwargs: Any) -> Any:
             called(key)
             return original(*args, **kwargs)
 
+        skip_frames(count_call)
+        count_call.original = original  # type: ignore[attr-defined]
         return count_call
 
 
 class GraphCalls:
     """Counts graphs as they are compiled, and their calls for a few steps after that."""
 
-    def __init__(self, listener: Listener, formulas: Any, skip: Callable[[Any], Any]) -> None:
-        self._listener, self._formulas, self._skip = listener, formulas, skip
+    def __init__(self, listener: Listener, formulas: Any) -> None:
+        self._listener, self._formulas = listener, formulas
         self._graphs: dict[int, _Graph] = {}
         self._sweep_at = _SWEEP
         self._calls: Calls | None = None
         self.listening = True
-        skip(type(self)._called)
 
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Counted:
         module = args[0] if args else kwargs["gm"]
@@ -297,7 +304,7 @@ class GraphCalls:
         graphs = (graph,) if self._calls is not None else tuple(self._graphs.values())
         self._calls = Calls(self._listener.steps_marked())
         for item in graphs:
-            item.count(self._skip)
+            item.count()
 
     def _sweep(self) -> None:
         """Drop graphs that are gone. A callback of a weak reference would do it sooner, but lose a
@@ -353,10 +360,10 @@ class GraphCalls:
             graph.restore()
 
 
+skip_frames(GraphCalls._called)
+
+
 def install(listener: Listener) -> Installed:
-    with look_up():
-        from torch._dynamo.decorators import skip
-        from torch.compiler import disable
     replaced = Replaced()
     counting: list[GraphCalls] = []
 
@@ -370,11 +377,11 @@ def install(listener: Listener) -> Installed:
             fields = getattr(module, _GRAPH).__dataclass_fields__
         if _CALL not in fields:
             raise HookPointAbsentError(f"{_GRAPH}.{_CALL}")
-        counting.append(GraphCalls(listener, flop_registry, skip))
-        replaced.put(module, _COMPILE, skip(_compiling(counting[0], original)))
+        counting.append(GraphCalls(listener, flop_registry))
+        replaced.put(module, _COMPILE, _compiling(counting[0], original))
         if (entry := graph_text.entry_class()) is not None:
-            loading = _loading(counting[0], getattr(entry, graph_text.LOADS))
-            replaced.put(entry, graph_text.LOADS, skip(loading))
+            loads = getattr(entry, graph_text.LOADS)
+            replaced.put(entry, graph_text.LOADS, _loading(counting[0], loads))
 
     def uninstall() -> None:
         for calls in counting:
@@ -382,7 +389,7 @@ def install(listener: Listener) -> Installed:
             calls.end()
         replaced.undo()
 
-    return Installed(uninstall=uninstall, late={_MODULE: disable(put)})
+    return Installed(uninstall=uninstall, late={_MODULE: put})
 
 
 def _compiling(counting: GraphCalls, original: Callable[..., Any]) -> Callable[..., Any]:
