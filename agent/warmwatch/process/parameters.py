@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from warmwatch._guard import report
@@ -44,8 +45,9 @@ class Parameters:
         )
 
     def _count(self, optimizer: Any) -> None:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
+        # a tensor subclass or a mode of the program would see each call
+        with sys.modules["torch"]._C.DisableTorchFunction():
+            for parameter in (each for group in optimizer.param_groups for each in group["params"]):
                 if id(parameter) in self._counted:
                     continue
                 if _is_opaque(parameter) or len(self._counted) >= _MOST_COUNTED:

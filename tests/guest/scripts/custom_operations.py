@@ -55,7 +55,10 @@ def step():
     print(loss.item())
 
 
-step()
+compiled(torch.randn(8, 4)).square().mean().backward()
+with Functions():
+    torch.compile(model, backend="eager")
+    optimizer.step()
 step()
 with torch.autograd.set_detect_anomaly(True):
     step()

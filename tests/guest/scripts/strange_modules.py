@@ -44,6 +44,17 @@ class Odd(nn.Module):
         return self.layer(x)
 
 
+class Asked:
+    """No module: compiled itself, and an argument with a name of PyTorch's wrappers."""
+
+    def __getattr__(self, name):
+        calls.append(name)
+        raise AttributeError(name)
+
+    def __call__(self, x):
+        return x + 1
+
+
 torch.manual_seed(0)
 calls = []
 model = Everything(nn.Sequential(Odd(), nn.LazyLinear(3), nn.Linear(3, 1)))
@@ -64,4 +75,7 @@ for _ in range(4):
     model.state_dict()
     model.train()
     print(loss.item())
+for number in (1, 2):
+    torch.compile(lambda fn, x: x + number, backend="eager")(Asked(), torch.ones(2))
+    torch.compile(Asked(), backend="eager")(torch.ones(2 + number))
 print(calls, model.asked, model.inner[0].counted)
