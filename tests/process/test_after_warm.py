@@ -64,12 +64,15 @@ def test_a_late_compilation_is_reported_with_reason_and_remedy_after_it_ends(
 
 
 def test_a_call_at_the_recompile_limit_compiled_nothing(records: Path) -> None:
-    body = START.replace("MODE", "'warn'") + f"""
+    body = (
+        START.replace("MODE", "'warn'")
+        + f"""
 torch._dynamo.config.{TORCH.limit} = 1
 compiled(torch.ones(2))
 warmwatch.ready()
 result([attempt(3), recompiles, [text for text, _ in warned if "after the warm-up" in text]])
 """
+    )
     assert result_of(records, body, attach=False) == [[3], [], []]
 
 
