@@ -59,70 +59,47 @@ class CompileTarget(Located, frozen=True, kw_only=True):
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """Cost of one compilation, or of all compilations of a function; ``None`` if not reported.
+    """Cost of one compilation, or of all compilations of a function; ``None`` if not reported."""
 
-    Attributes:
-        phase_seconds: exclusive time of each of ``record.PHASES`` that took any.
-        ops: operators in its graph. guards: how many it has; guard_seconds: how long
-        checking them once takes. kernels: how many were compiled; slowest: the slowest ones, with
-        their seconds. allocated, reserved: bytes of CUDA's allocator at its end.
-    """
-
+    # exclusive time of each of ``record.PHASES`` that took any
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
-    ops: int | None = None
+    ops: int | None = None  # operators in its graph
     guards: int | None = None
-    guard_seconds: float | None = None
-    kernels: int | None = None
-    slowest: tuple[tuple[str, float], ...] = ()
-    allocated: int | None = None
+    guard_seconds: float | None = None  # of checking them once
+    kernels: int | None = None  # that were compiled
+    slowest: tuple[tuple[str, float], ...] = ()  # the slowest of them, with their seconds
+    allocated: int | None = None  # bytes of CUDA's allocator at its end, as ``reserved``
     reserved: int | None = None
 
 
 class Compilation(
     CompileTarget, frozen=True, kw_only=True, tag_field="event", tag="compilation", rename=_KEYS
 ):
-    """One compilation.
-
-    Attributes:
-        id: PyTorch's compile id, such as ``0/1``, where it gave one.
-        at_ns: when it ended; ended_at: since the epoch, which no line has.
-        seconds: how long it took, ``None`` if PyTorch does not report it.
-        step: how many steps there were.
-        code: hash of the function's code. cache: ``hit``, ``miss``, or ``None`` without a lookup.
-        in_a_row: for how many steps in a row its function has compiled again; 0 if it has not.
-        failure: the exception's type where it failed. failure_reason: why, in PyTorch's words;
-        failure_hint: what PyTorch says that helps.
-        instance: which module of its class it is, where code of that class had been compiled for
-        another before: then this is a first compilation and no recompile.
-        cudagraph_skip: why it runs without CUDA graphs, in PyTorch's words.
-        after_warm: the rank had been warm before. What compiles in the first warm-up is part of it.
-        evaluating: it was made within an evaluation, so between steps. at_limit: its function had
-        reached the recompile limit: nothing was compiled.
-        backward: CUDA graphs of the backward. new_sizes: input sizes that got CUDA graphs in it;
-        recorded: graphs recorded in it; both ``None`` if unknown.
-        The others: see :class:`Cost`; here in microseconds.
-    """
+    """One compilation."""
 
     kind: str
-    at_ns: Count
-    ended_at: float | None = None
-    id: str | None = None
-    seconds: Seconds | None = None
-    step: Count | None = None
-    code: str | None = None
-    cache: str | None = None
-    failure: str | None = None
-    failure_reason: str | None = None
-    failure_hint: str | None = None
-    in_a_row: Count = 0
+    at_ns: Count  # when it ended
+    ended_at: float | None = None  # since the epoch; no line has it
+    id: str | None = None  # PyTorch's compile id, such as ``0/1``
+    seconds: Seconds | None = None  # how long it took; ``None`` if PyTorch does not report it
+    step: Count | None = None  # how many steps there were
+    code: str | None = None  # hash of the function's code
+    cache: str | None = None  # ``hit`` or ``miss``; ``None`` without a lookup
+    failure: str | None = None  # type of the exception
+    failure_reason: str | None = None  # in PyTorch's words
+    failure_hint: str | None = None  # what PyTorch says that helps
+    in_a_row: Count = 0  # for how many steps in a row its function has compiled again
+    # which module of its class it is, where code of that class had been compiled for another
+    # before: then this is a first compilation and no recompile
     instance: Count | None = None
-    cudagraph_skip: str | None = None
-    after_warm: bool = False
-    evaluating: bool = False
-    at_limit: bool = False
-    backward: bool = False
-    new_sizes: Count | None = None
-    recorded: Count | None = None
+    cudagraph_skip: str | None = None  # why it runs without CUDA graphs, in PyTorch's words
+    after_warm: bool = False  # the rank had been warm before; its first warm-up has all of it
+    evaluating: bool = False  # it was made within an evaluation, so between steps
+    at_limit: bool = False  # its function had reached the recompile limit: nothing was compiled
+    backward: bool = False  # CUDA graphs of the backward
+    new_sizes: Count | None = None  # input sizes that got CUDA graphs in it; ``None`` if unknown
+    recorded: Count | None = None  # CUDA graphs recorded in it; ``None`` if unknown
+    # from here on as in ``Cost``, in microseconds
     phase_us: dict[str, Count] = field(default_factory=dict)
     ops: Count | None = None
     guards: Count | None = None
@@ -151,20 +128,18 @@ class Compilation(
 class Beginning(
     CompileTarget, frozen=True, kw_only=True, tag_field="event", tag="begin", rename=_KEYS
 ):
-    """The begin of compile activity: when, and by which event, in PyTorch's words.
+    """The begin of compile activity.
 
-    ``step``: how many steps there were. ``code``: hash of the function's code. The function is
-    known from the start if Dynamo or another compiler than PyTorch's compiles it; ``kind`` only of
-    the latter. ``id``: PyTorch's compile id. ``backward``: it is the backward of the function,
-    whose forward has the same id.
+    The function is known from the start if Dynamo or another compiler than PyTorch's compiles it;
+    ``kind`` only of the latter.
     """
 
     at_ns: Count
-    step: Count = 0
-    what: str | None = None
-    code: str | None = None
-    id: str | None = None
-    backward: bool = False
+    step: Count = 0  # how many steps there were
+    what: str | None = None  # the event, in PyTorch's words
+    code: str | None = None  # hash of the function's code
+    id: str | None = None  # PyTorch's compile id
+    backward: bool = False  # it is the backward of the function, whose forward has the same id
 
 
 class Target(Beginning, frozen=True, kw_only=True, tag_field="event", tag="target", rename=_KEYS):
@@ -187,88 +162,58 @@ class Recompile(
 
 
 class GraphBreak(Located, frozen=True, kw_only=True, tag_field="event", tag="graph_break"):
-    """A reason for graph breaks in Dynamo, and how often it occurred so far.
-
-    ``name``, ``file``, ``line``: the place; of several places the last. library: it is not in the
-    user's own code. hint: what PyTorch says that helps. whole: PyTorch leaves all of the function
-    to Python.
-    """
+    """A reason for graph breaks in Dynamo, with its place; of several places the last."""
 
     reason: str
-    count: Count
-    library: bool = False
-    hint: str | None = None
-    whole: bool = False
+    count: Count  # how often it occurred so far
+    library: bool = False  # it is not in the user's own code
+    hint: str | None = None  # what PyTorch says that helps
+    whole: bool = False  # PyTorch leaves all of the function to Python
 
 
 class Fallback(Located, frozen=True, kw_only=True, tag_field="event", tag="fallback", rename=_KEYS):
-    """A function of which some calls run eagerly.
-
-    Attributes:
-        at_ns: when. step: how many steps there were; its new inputs run eagerly from then on.
-        id: of the compilation that PyTorch refused. limit: the
-        limit that it hit, ``setting`` the config's name for it; ``flex_attention``: the function
-        calls that uncompiled. score_bytes: of the scores of its first such call.
-        main_limit: the main thread's limit, if its own thread has another one.
-        reason, category: why the call that was refused fits no entry. inputs: tensors of that call,
-        in words.
-        variants: how many ``variants_of`` (``parameters``, ``modules``) need an entry each.
-        in_a_row: for how many steps in a row it had compiled again. in_steps: the number of steps
-        that compiled it. isolates: ``torch.compile`` can set a limit for it alone. fullgraph:
-        PyTorch raises at the limit. anew: as of ``CompileTarget``.
-    """
+    """A function of which some calls run eagerly: its new inputs do from ``step`` on."""
 
     at_ns: Count
-    step: Count
-    limit: Count | None = None
-    setting: str | None = None
-    id: str | None = None
-    score_bytes: Count | None = None
-    main_limit: Count | None = None
-    reason: str | None = None
+    step: Count  # how many steps there were
+    limit: Count | None = None  # that it hit
+    setting: str | None = None  # the config's name of the limit, or ``flex_attention``
+    id: str | None = None  # of the compilation that PyTorch refused
+    score_bytes: Count | None = None  # scores of the first uncompiled call of ``flex_attention``
+    main_limit: Count | None = None  # the main thread's, if its own thread has another one
+    reason: str | None = None  # why the call that was refused fits no entry, as ``category``
     category: str | None = None
-    inputs: str | None = None
-    variants: Count | None = None
-    variants_of: str | None = None
-    in_a_row: Count = 0
-    in_steps: Count | None = None
-    dynamic: bool | None = None
-    isolates: bool = False
-    fullgraph: bool = False
+    inputs: str | None = None  # tensors of that call, in words
+    variants: Count | None = None  # how many ``variants_of`` need an entry each
+    variants_of: str | None = None  # ``parameters`` or ``modules``
+    in_a_row: Count = 0  # for how many steps in a row it had compiled again
+    in_steps: Count | None = None  # the number of steps that compiled it
+    dynamic: bool | None = None  # as in ``CompileTarget``, like ``anew``
+    isolates: bool = False  # ``torch.compile`` can set a limit for it alone
+    fullgraph: bool = False  # PyTorch raises at the limit
     anew: bool = False
 
 
 class Spill(Struct, frozen=True, kw_only=True, tag_field="event", tag="spill"):
-    """A Triton kernel that spills registers.
-
-    Attributes:
-        kernel: its name. registers: how many of each thread, as the driver counts them. seconds: of
-        one launch, as PyTorch measured it while it tuned the kernel; ``None`` if it did not.
-    """
+    """A Triton kernel that spills registers."""
 
     kernel: str
-    registers: Count
-    seconds: Seconds | None = None
+    registers: Count  # spilled in each thread, as the driver counts them
+    seconds: Seconds | None = None  # of one launch, if PyTorch measured it to tune the kernel
 
 
 class CacheLookup(Struct, frozen=True, kw_only=True, tag_field="event", tag="cache"):
-    """A lookup or a bypass of a compile cache.
+    """A lookup or a bypass of a compile cache."""
 
-    Attributes:
-        cache: one of ``record.CACHES``. verdict: one of ``values.VERDICTS``. reason: of a bypass,
-        in PyTorch's words. id: of the compilation. key: its first characters. parts: how many the
-        key has.
-        packed: short hashes of the parts, compressed: of all of them if it is ``whole``, else of
-        those that differ from the first whole one.
-    """
-
-    cache: str
-    verdict: str
-    id: str | None = None
-    key: str | None = None
-    reason: str | None = None
-    parts: Annotated[int, Meta(gt=0, lt=10**6)] | None = None
+    cache: str  # one of ``record.CACHES``
+    verdict: str  # one of ``values.VERDICTS``
+    id: str | None = None  # of the compilation
+    key: str | None = None  # its first characters
+    reason: str | None = None  # of a bypass, in PyTorch's words
+    parts: Annotated[int, Meta(gt=0, lt=10**6)] | None = None  # how many the key has
     whole: bool = False
+    # short hashes of the parts, compressed: of all of them if it is ``whole``, else of those that
+    # differ from the first whole one
     packed: str | None = None
 
     def __post_init__(self) -> None:
@@ -279,14 +224,13 @@ class CacheLookup(Struct, frozen=True, kw_only=True, tag_field="event", tag="cac
 class CudagraphSkip(
     Located, frozen=True, kw_only=True, tag_field="event", tag="cudagraph_skip", rename=_KEYS
 ):
-    """CUDA graphs left out as a graph ran: no compilation has the reason.
+    """CUDA graphs left out as a graph ran, and the user's line that makes it so.
 
-    Attributes:
-        at_ns: when. reason: PyTorch's words. name, file, line: of the user's, what makes it so.
+    No compilation has the reason.
     """
 
     at_ns: Count
-    reason: str
+    reason: str  # in PyTorch's words
 
 
 class LongStep(
@@ -297,32 +241,23 @@ class LongStep(
     tag="long_step",
     rename={**_KEYS, "step": "n"},
 ):
-    """A step without compile activity that came far later than usual.
+    """A step without compile activity that came far later than usual."""
 
-    Attributes:
-        at_ns: when it ended. step: which one. seconds: since the previous one. usual_seconds: the
-        median then. saving_seconds, evaluating_seconds, data_seconds: the part that the training
-        reported as saving, evaluating and waiting for batches; between_cells_seconds: in which no
-        cell of its notebook ran.
-        batches: delivered in it, ``batches_before`` in all steps before it, ``batches_usual`` in a
-        usual step; each ``None`` where there was none. left_out: how many others the journal left
-        out before it.
-    """
-
-    at_ns: Count
-    step: Count
-    seconds: Seconds
-    usual_seconds: Seconds
-    saving_seconds: Seconds = 0.0
+    at_ns: Count  # when it ended
+    step: Count  # which one
+    seconds: Seconds  # since the previous one
+    usual_seconds: Seconds  # the median then
+    saving_seconds: Seconds = 0.0  # the part that the training reported as saving
     evaluating_seconds: Seconds = 0.0
-    between_cells_seconds: Seconds = 0.0
-    data_seconds: Seconds | None = None
-    batches: Count | None = None
-    batches_before: Count | None = None
-    left_out: Count = 0
+    between_cells_seconds: Seconds = 0.0  # in which no cell of its notebook ran
+    data_seconds: Seconds | None = None  # waiting for batches
+    batches: Count | None = None  # delivered in it; ``None`` where there was none
+    batches_before: Count | None = None  # delivered in all steps before it
+    left_out: Count = 0  # how many others the journal left out before it
 
     @property
     def batches_usual(self) -> float | None:
+        """Delivered in a usual step; ``None`` where there was none."""
         if self.batches_before is None or self.step < 2:
             return None
         return self.batches_before / (self.step - 1)
@@ -412,20 +347,15 @@ Line = (
 
 
 class ParsedJournal(Struct, frozen=True, kw_only=True):
-    """The content of one journal, each kind in order; ``left_out``: compilations beyond a limit.
-
-    ``breaks``: with the total count of each reason. ``skips``: skipped CUDA graphs, except those
-    that a compilation reports. ``calls``: the distinct calls of ``torch.compile``.
-    ``first_step_bytes``: as of :class:`FirstStep`.
-    """
+    """The content of one journal, each kind in order."""
 
     compilations: tuple[Compilation, ...] = ()
-    left_out: int = 0
-    breaks: tuple[GraphBreak, ...] = ()
+    left_out: int = 0  # compilations beyond a limit
+    breaks: tuple[GraphBreak, ...] = ()  # with the total count of each reason
     fallbacks: tuple[Fallback, ...] = ()
-    skips: tuple[CudagraphSkip, ...] = ()
-    calls: tuple[Wrapping, ...] = ()
-    first_step_bytes: int | None = None
+    skips: tuple[CudagraphSkip, ...] = ()  # except those that a compilation reports
+    calls: tuple[Wrapping, ...] = ()  # the distinct calls of ``torch.compile``
+    first_step_bytes: int | None = None  # as in :class:`FirstStep`
 
     @property
     def recompiles(self) -> tuple[Compilation, ...]:
