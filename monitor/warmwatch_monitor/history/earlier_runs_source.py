@@ -41,7 +41,7 @@ def earlier_runs_source(
     def read(others: Readings) -> Mapping[str, RankHistory]:
         reading = others.of(RECORDS)
         records = reading.records if reading else ()
-        if not (made or late or any(is_due(one) or one.is_unexplained for one in records)):
+        if not (made or late or any(is_due(one) or one.may_have_history for one in records)):
             return {}
         if not made:
             from warmwatch_monitor.history.earlier_runs import EarlierRuns

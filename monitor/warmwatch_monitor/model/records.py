@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -47,92 +47,66 @@ def families(records: Sequence[Recorded]) -> list[list[int]]:
     """
     groups: list[list[int]] = []
     by_id: dict[str, list[int]] = {}
-    for at, recorded in enumerate(records):
-        numbers = by_id.get(recorded.id) if recorded.id else None
-        again = (
-            recorded.kind in BEGIN
-            and numbers
-            and any(records[k].kind in (recorded.kind, "backward") for k in numbers)
+    for position, record in enumerate(records):
+        group = by_id.get(record.id) if record.id else None
+        begins_again = group and (
+            record.kind in BEGIN
+            and any(records[other].kind in (record.kind, "backward") for other in group)
         )
-        if numbers is None or again:
-            groups.append([at])
-            if recorded.id:
-                by_id[recorded.id] = groups[-1]
+        if group is None or begins_again:
+            groups.append([position])
+            if record.id:
+                by_id[record.id] = groups[-1]
         else:
-            numbers.append(at)
+            group.append(position)
     return groups
 
 
 class Recordings(Located, frozen=True, kw_only=True):
-    """The CUDA graphs of one compilation.
+    """The CUDA graphs of one compilation."""
 
-    Attributes:
-        sizes: of inputs, each with CUDA graphs of its own, of the
-        forward and of the backward. recorded: graphs that were recorded. seconds: how long that
-        took, without the steps that PyTorch runs first. grown_bytes: what CUDA's allocator reserved
-        from the first recording to the last; ``None`` if unknown.
-    """
-
+    # input sizes of the forward and of the backward, each with CUDA graphs of its own
     sizes: tuple[int, int] = (0, 0)
-    recorded: int = 0
-    seconds: float = 0.0
-    first_reserved: int | None = None
+    recorded: int = 0  # graphs that were recorded
+    seconds: float = 0.0  # how long that took, without the steps that PyTorch runs first
+    first_reserved: int | None = None  # bytes of CUDA's allocator at the first, and at the last one
     last_reserved: int | None = None
 
     @property
     def grown_bytes(self) -> int | None:
+        """What the allocator reserved from the first recording to the last; ``None`` if unknown."""
         if self.first_reserved is None or self.last_reserved is None:
             return None
         return max(0, self.last_reserved - self.first_reserved)
 
 
 class FunctionCost(FunctionTotals, frozen=True, kw_only=True):
-    """Cost of all compilations of one function, including its backwards.
+    """Cost of all compilations of one function, including its backwards."""
 
-    Attributes:
-        others: how many cheap functions this entry sums up; 0 for a single function.
-        caller: ``None`` if several lines called it; see :class:`CompileTarget`.
-        cost: phases and kernels are sums; the rest is from the last compilation that has it.
-    """
-
-    others: int = 0
-    cost: Cost = Cost()
-    caller: str | None = None
+    others: int = 0  # how many cheap functions this entry sums up; 0 for a single function
+    cost: Cost = Cost()  # phases and kernels are sums; the rest is of the last one that has it
+    caller: str | None = None  # as in ``CompileTarget``; ``None`` if several lines called it
 
 
 class VaryingDim(Located, frozen=True, kw_only=True):
-    """A dimension that caused recompiles of a function, over the journal as far as it was read.
+    """A dimension that caused recompiles of a function, over the journal as far as it was read."""
 
-    Attributes:
-        tensor: the argument's name. dim: which of its dimensions; ``None`` of a number that the
-        function was compiled for, one by one.
-        values: its sizes, in order; ``complete``: the list has all of them.
-        lowest, highest: of all sizes. count: recompiles. seconds: their total, with their
-        backwards; ``None`` if PyTorch does not report it. timed: how many have a time.
-        last_id: compile id of the last one. dynamic: of the last one, as in :class:`Compilation`.
-        within_step: all of them compiled in one step, for different tensors of it.
-        one_more: of a number: the last one compiled for a value that ``values`` does not have.
-        helps: the remedy for this number; ``None``: that of any number.
-        before_seconds: mean clean step before the first of them. since_ns, since_steps: clean steps
-        after it, with whatever size they had.
-    """
-
-    tensor: str
-    dim: int | None
-    values: tuple[int, ...] = ()
-    complete: bool = True
-    lowest: int | None = None
+    tensor: str  # the argument's name
+    dim: int | None  # which of its dimensions; ``None`` of a number that is compiled for each value
+    values: tuple[int, ...] = ()  # its sizes, in order
+    complete: bool = True  # ``values`` has all of them
+    lowest: int | None = None  # of all sizes, as ``highest``
     highest: int | None = None
-    count: int = 0
-    seconds: float | None = None
-    timed: int = 0
-    last_id: str | None = None
-    dynamic: bool | None = None
-    within_step: bool = False
-    one_more: bool = False
-    helps: str | None = None
-    before_seconds: float | None = None
-    since_ns: int = 0
+    count: int = 0  # recompiles
+    seconds: float | None = None  # of all with their backwards; ``None`` if PyTorch reports no time
+    timed: int = 0  # how many have a time
+    last_id: str | None = None  # compile id of the last one
+    dynamic: bool | None = None  # of the last one, as in ``Compilation``
+    within_step: bool = False  # all of them compiled in one step, for different tensors of it
+    one_more: bool = False  # of a number: the last value that it compiled for is not in ``values``
+    helps: str | None = None  # the remedy for this number; ``None``: that of any number
+    before_seconds: float | None = None  # mean clean step before the first of them
+    since_ns: int = 0  # clean steps after it, with whatever size they had, as ``since_steps``
     since_steps: int = 0
 
 
@@ -194,67 +168,43 @@ def last_sign_ns(slot: Slot) -> int:
 
 
 class Death(Struct, frozen=True, kw_only=True):
-    """How the kernel reports the end of a process, and when, in this machine's monotonic time.
+    """How the kernel reports the end of a process."""
 
-    Attributes:
-        signal: the one that killed it; 0 if it exited, with ``exit_code``.
-        out_of_memory: whether an earlier daemon saw that the OOM killer sent the signal; ``None``:
-            unknown.
-    """
-
-    at_ns: int
-    signal: int = 0
+    at_ns: int  # in this machine's monotonic time
+    signal: int = 0  # that killed it; 0 if it exited, with ``exit_code``
     exit_code: int = 0
-    out_of_memory: bool | None = None
+    out_of_memory: bool | None = None  # an earlier daemon saw that the OOM killer sent the signal
 
 
 class Journaled(Struct, frozen=True, kw_only=True):
-    """What a journal reports of the compiler and of long steps.
+    """What a journal reports of the compiler and of long steps."""
 
-    Attributes:
-        compilations, fallbacks: the last ones, oldest first. skips: of CUDA graphs, except those
-        that a compilation reports. dearest: the compilation with a remedy that took longest;
-        dearest_seconds: with what belongs to it. strict_exports: the sum of all.
-        breaks: reasons of graph breaks, in the order of the journal.
-        varying: dimensions that caused recompiles.
-        functions: the cost of each, as far as the journal was read, most expensive first; ``None``
-        if no journal was read.
-        recordings: the CUDA graphs of each compilation. spills: kernels that spill registers.
-        long_steps: the longest of those that were far longer than usual and did not compile, and
-        the last ones. bypasses: of compile caches, by cache and reason.
-        methods: of the modules passed to ``torch.compile``, beside ``forward``.
-    """
-
-    compilations: tuple[Compilation, ...] = ()
-    dearest: Compilation | None = None
-    dearest_seconds: float = 0.0
-    strict_exports: FunctionCost = FunctionCost()
-    fallbacks: tuple[Fallback, ...] = ()
-    skips: tuple[CudagraphSkip, ...] = ()
-    breaks: tuple[GraphBreak, ...] = ()
+    compilations: tuple[Compilation, ...] = ()  # the last ones, oldest first
+    dearest: Compilation | None = None  # the one with a remedy that took longest
+    dearest_seconds: float = 0.0  # with what belongs to it
+    strict_exports: FunctionCost = FunctionCost()  # the sum of all
+    fallbacks: tuple[Fallback, ...] = ()  # the last ones, oldest first
+    skips: tuple[CudagraphSkip, ...] = ()  # except those that a compilation reports
+    breaks: tuple[GraphBreak, ...] = ()  # in the order of the journal
     varying: tuple[VaryingDim, ...] = ()
+    # the most expensive first, as far as the journal was read; ``None`` if it was not
     functions: tuple[FunctionCost, ...] | None = None
     recordings: tuple[Recordings, ...] = ()
     spills: tuple[Spill, ...] = ()
-    bypasses: tuple[CacheBypass, ...] = ()
+    bypasses: tuple[CacheBypass, ...] = ()  # by cache and reason
+    # the longest of those that were far longer than usual and did not compile, and the last ones
     long_steps: tuple[LongStep, ...] = ()
-    methods: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()  # of the modules passed to ``torch.compile``, beside ``forward``
 
 
 class WorkerCompilations(Struct, frozen=True, kw_only=True):
-    """What the workers of a training's DataLoaders have compiled, by their own entries.
+    """What the workers of a training's DataLoaders have compiled, by their own entries."""
 
-    Attributes:
-        since_ns: begins of the activities in progress, the oldest first. processes: workers that
-        have compiled. at_once: the most of them that lived at one time. compile_ns: time of the
-        activities that have ended. name: of the function that compiled last.
-    """
-
-    since_ns: tuple[int, ...] = ()
-    processes: int = 0
-    at_once: int = 0
-    compile_ns: int = 0
-    name: str | None = None
+    since_ns: tuple[int, ...] = ()  # begins of the activities in progress, the oldest first
+    processes: int = 0  # workers that have compiled
+    at_once: int = 0  # the most of them that lived at one time
+    compile_ns: int = 0  # of the activities that have ended
+    name: str | None = None  # of the function that compiled last
 
     @property
     def renewed(self) -> bool:
@@ -263,77 +213,48 @@ class WorkerCompilations(Struct, frozen=True, kw_only=True):
 
 
 class Outside(Struct, frozen=True, kw_only=True):
-    """Builds below a rank that its agent could not record, as the process tree has shown them.
+    """Builds below a rank that its agent could not record, as the process tree has shown them."""
 
-    Attributes:
-        ended: builds that are over. total_ns: their length. longest_ns: of the longest.
-        since_ns: begin of the build in progress; 0 if there is none. seen_ns: when a busy compiler
-        was last seen, without activity of the rank's own. began_ns, ended_ns: of the last one that
-        is over.
-        steps: the number of steps at its time. before: for each build that is over, the steps
-        before it, newest first.
-        stretch_ns: begin of the first build since the last step. before_ns: length of those before.
-    """
-
-    ended: int = 0
+    ended: int = 0  # builds that are over, with their length, and that of the longest
     total_ns: int = 0
     longest_ns: int = 0
-    since_ns: int = 0
-    seen_ns: int = 0
-    began_ns: int = 0
+    since_ns: int = 0  # begin of the build in progress; 0 if there is none
+    seen_ns: int = 0  # when a busy compiler was last seen, without activity of the rank's own
+    began_ns: int = 0  # of the last build that is over, as ``ended_ns``
     ended_ns: int = 0
-    steps: int = 0
-    before: tuple[int, ...] = ()
-    stretch_ns: int = 0
-    before_ns: int = 0
+    steps: int = 0  # the number of steps at the time of the last build
+    before: tuple[int, ...] = ()  # the steps before each build that is over, newest first
+    stretch_ns: int = 0  # begin of the first build since the last step
+    before_ns: int = 0  # length of the builds before that
 
 
 class RecordReading(Journaled, frozen=True, kw_only=True):
-    """One record as it was read.
+    """One record as it was read."""
 
-    Attributes:
-        folder: the record's folder, an id for the lifetime of its process.
-        slot: its numbers; the run has its public name (``Owner.shown``).
-        reported_run: the run's name before a name conflict added a number; ``None`` without one.
-        owner: ``None`` if not determined. alive: whether a process holds its lock.
-        pid: of the holder in this reader's own pid namespace; ``None`` where not alive.
-        gone_ns: when it died, or else when this reader found the lock released after it had seen it
-        held; ``None`` if neither is known.
-        death: its end by the kernel's account, if it wrote no exit status; ``None`` if it lives, or
-        this is not known.
-        beginning, recompile: the last one in the journal, whether it has ended or not.
-        warm_since: when the span of clean steps began that is not over, and the steps by then.
-        slowed: the first of the last ten or more long steps in a row.
-        exception: type of the exception that ended the process. raised: the user's frame nearest
-        to where it was raised.
-        broken_lines: journal lines that were torn. unread_bytes: of the journal, left to the next
-        polls: until then sums and lists of its lines are incomplete. skipped_bytes: never read.
-        workers: what the workers of its DataLoaders compile; ``None`` if none has compiled.
-        this_boot: whether its times are of this machine's boot.
-        outside: what ``slot`` has of builds that only the process tree shows.
-    """
-
-    folder: str
-    slot: Slot
-    alive: bool
-    reported_run: str | None = None
-    owner: Owner | None = None
-    pid: int | None = None
+    folder: str  # an id for the lifetime of its process
+    slot: Slot  # with the run's public name (``Owner.shown``)
+    alive: bool  # a process holds its lock
+    reported_run: str | None = None  # the run's name before a name conflict added a number
+    owner: Owner | None = None  # ``None`` if not determined
+    pid: int | None = None  # of the living process, in this reader's own pid namespace
+    # When it died, or else when this reader found the lock released after it had seen it held.
     gone_ns: int | None = None
-    death: Death | None = None
-    beginning: Beginning | None = None
-    recompile: Recompile | None = None
+    death: Death | None = None  # if it wrote no exit status, and the kernel reports its end
+    beginning: Beginning | None = None  # the last one, whether it has ended or not
+    recompile: Recompile | None = None  # the same
+    # when the span of clean steps began that is not over, and the steps by then
     warm_since: tuple[int, int] | None = None
     functions: tuple[FunctionCost, ...] = ()
-    slowed: LongStep | None = None
-    exception: str | None = None
-    raised: Place | None = None
-    broken_lines: int = 0
+    slowed: LongStep | None = None  # the first of the last ten or more long steps in a row
+    exception: str | None = None  # type of the exception that ended the process
+    raised: Place | None = None  # the user's frame nearest to where it was raised
+    broken_lines: int = 0  # journal lines that were torn
+    # Of the journal, left to the next polls: until then sums and lists of its lines are incomplete.
     unread_bytes: int = 0
-    skipped_bytes: int = 0
-    workers: WorkerCompilations | None = None
-    this_boot: bool = True
-    outside: Outside | None = None
+    skipped_bytes: int = 0  # of the journal, never read
+    workers: WorkerCompilations | None = None  # of its DataLoaders; ``None`` if none has compiled
+    this_boot: bool = True  # its times are of this machine's boot
+    outside: Outside | None = None  # what ``slot`` has of builds that only the process tree shows
 
     @property
     def start(self) -> tuple[str, int]:
@@ -342,14 +263,13 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
 
     @property
     def began(self) -> tuple[bool, int]:
-        """Sort key by begin. It uses the wall clock, which can be set back, only
-        where they are of other boots."""
+        """Sort key by begin. The wall clock, which can be set back, counts only for other boots."""
         header = self.slot.header
         return self.this_boot, header.attached_ns if self.this_boot else header.attached_epoch_ns
 
     @property
-    def is_unexplained(self) -> bool:
-        """Whether a daemon may have seen more: how it ended, or a build in a long step."""
+    def may_have_history(self) -> bool:
+        """Whether an earlier daemon may have seen more: its end, or a build in a long step."""
         return bool(self.long_steps) or not (self.alive or self.death or self.slot.compile.end_code)
 
     def with_death(self, death: Death) -> RecordReading:
@@ -360,28 +280,24 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
         return replace(self, death=death, slot=slot, gone_ns=death.at_ns)
 
 
-def _by_uuid(gpus: Iterable[GpuReading]) -> dict[str, GpuReading]:
-    """Devices by uuid, with and without the prefix, which differs between CUDA and NVML."""
+def owned(
+    readings: Iterable[RecordReading], gpus: Iterable[GpuReading]
+) -> dict[str, tuple[GpuReading, ...]]:
+    """By record, the devices that its rank reports, of those that are known here.
+
+    A uuid counts with and without its prefix, which differs between CUDA and NVML.
+    """
     devices: dict[str, GpuReading] = {}
     for gpu in gpus:
         devices[gpu.uuid] = gpu
         devices.setdefault(_bare(gpu.uuid), gpu)
-    return devices
 
+    def used(reading: RecordReading) -> tuple[GpuReading, ...]:
+        uuids = reading.slot.identity.gpus
+        listed = (devices.get(uuid) or devices.get(_bare(uuid)) for uuid in uuids)
+        return tuple(gpu for gpu in listed if gpu is not None)
 
-def owned(
-    readings: Iterable[RecordReading], gpus: Iterable[GpuReading]
-) -> dict[str, tuple[GpuReading, ...]]:
-    """By record, the devices that its rank reports, of those that are known here."""
-    devices = _by_uuid(gpus)
-    return {reading.folder: _used(reading, devices) for reading in readings}
-
-
-def _used(reading: RecordReading, devices: Mapping[str, GpuReading]) -> tuple[GpuReading, ...]:
-    """The devices that the rank reports, of those that are known here."""
-    uuids = reading.slot.identity.gpus
-    generator = (devices.get(uuid) or devices.get(_bare(uuid)) for uuid in uuids)
-    return tuple(gpu for gpu in generator if gpu is not None)
+    return {reading.folder: used(reading) for reading in readings}
 
 
 def _bare(uuid: str) -> str:

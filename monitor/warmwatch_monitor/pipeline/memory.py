@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -147,7 +147,7 @@ def with_left(
     return replace(growth, left_seconds=left)
 
 
-class _Row(NamedTuple):
+class _Row(Struct, frozen=True):
     """The memory of one kind in a bucket."""
 
     at_ns: int
