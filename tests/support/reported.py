@@ -22,7 +22,7 @@ from warmwatch_monitor.model.run_summary import (
     Samples,
 )
 from warmwatch_monitor.status.run import rank as answer_of
-from warmwatch_monitor.status.words.run import run_sentence
+from warmwatch_monitor.status.words.run import run_answer
 
 FORWARD = Compiled(
     ended=EPOCH - 150,
@@ -96,7 +96,7 @@ def run_summary(
         "ended": ended,
         "seen": EPOCH,
         "state": run.state.value,
-        "summary": run_sentence(run),
+        "summary": run_answer(run).summary,
         "what": H100,
         **rest,
     }

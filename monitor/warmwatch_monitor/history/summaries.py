@@ -35,7 +35,7 @@ from warmwatch_monitor.model.run_summary import (
 )
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
 from warmwatch_monitor.status.run import rank as answer_of
-from warmwatch_monitor.status.words.run import run_sentence
+from warmwatch_monitor.status.words.run import run_answer
 
 _ID_BYTES = 5  # 8 letters and digits
 _MOST_COMPILED = 40_000  # of all ranks of a run together
@@ -73,7 +73,7 @@ def summarize_run(
         ended=ended_at(run),
         seen=seen_at(run, snapshot.epoch),
         state=run.state.value,
-        summary=run_sentence(run),
+        summary=run_answer(run).summary,
         what=provenance(run, parsed.values()),
         ranks=tuple(
             _rank(view, run, parsed[view.rank], samples.get(view.rank)) for view in run.ranks

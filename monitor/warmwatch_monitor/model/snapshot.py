@@ -104,6 +104,11 @@ class RankView(Struct, frozen=True, kw_only=True):
         return self.judgement.state not in ENDED
 
     @property
+    def stopped(self) -> bool:
+        """Whether its process is stopped by a signal, as far as this host sees it."""
+        return self.process is not None and self.process.stopped
+
+    @property
     def gpu_uuids(self) -> tuple[str, ...]:
         """Its GPUs as NVML spells them, else as CUDA does."""
         if len(self.gpus) == len(self.figures.who.reported_gpus):

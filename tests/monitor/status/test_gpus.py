@@ -12,7 +12,7 @@ from warmwatch_monitor.model import GpuReading, ProcessReading, RankView, Spendi
 from warmwatch_monitor.model.machine import HARMLESS
 from warmwatch_monitor.status.words import gpus as silicon
 from warmwatch_monitor.status.words.evidence import evidence
-from warmwatch_monitor.status.words.run import run_sentence
+from warmwatch_monitor.status.words.run import run_answer
 
 POOL = ProcessReading(pid=1, cpu_seconds=9.0, resident_bytes=1, workers_busy=0, workers_idle=16)
 IDLE = b.gpu(utilization_ratio=0.006, power_watts=118.0, tensor_active_ratio=0.0)
@@ -63,7 +63,7 @@ def test_gpu_figures_beside_the_real_speed_are_of_its_steps(
 
 
 def headline(view: RankView) -> str:
-    return run_sentence(b.snapshot(view).runs[0])
+    return run_answer(b.snapshot(view).runs[0]).summary
 
 
 def test_a_warm_rank_has_its_real_speed_and_gpu_load() -> None:

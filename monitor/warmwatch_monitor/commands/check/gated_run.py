@@ -25,7 +25,7 @@ from warmwatch_monitor.commands.launch import (
 )
 from warmwatch_monitor.output.console import note
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
-from warmwatch_monitor.status.words.run import run_sentence
+from warmwatch_monitor.status.words.run import run_answer
 
 if TYPE_CHECKING:
     from warmwatch_monitor.commands.check.measured import MeasuredRun
@@ -113,7 +113,7 @@ def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
         raise CannotCompareError(NOTHING, NOT_SEEN)
     for run in snapshot.runs:
         if _broken(run):
-            raise CannotCompareError(f"{run_sentence(run)}: nothing was compared", FAILED)
+            raise CannotCompareError(f"{run_answer(run).summary}: nothing was compared", FAILED)
         if goes_on := [rank.rank for rank in run.ranks if rank.living]:
             raise CannotCompareError(unfinished(run, goes_on), NOT_SEEN)
     if not any(rank.figures.compile.begun for run in snapshot.runs for rank in run.ranks):

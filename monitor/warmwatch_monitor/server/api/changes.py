@@ -30,7 +30,7 @@ from warmwatch_monitor.status.schema.events import (
     StateEvent,
     WarmEvent,
 )
-from warmwatch_monitor.status.words.run import run_sentence
+from warmwatch_monitor.status.words.run import run_answer
 
 _UNWARMED = frozenset({State.STARTING, State.COMPILING, State.WARMING, State.RECOMPILING})
 
@@ -117,7 +117,7 @@ class _Events:
     @cached_property
     def _common(self) -> tuple[dict[str, Any], frozenset[str]]:
         view = self._view
-        common = {"at": self._at, "run": view.run, "summary": run_sentence(view)}
+        common = {"at": self._at, "run": view.run, "summary": run_answer(view).summary}
         return common, _names(view, self._shown)
 
     def __call__(self, type: type[Event], rank: RankView | None, **data: Any) -> Change:

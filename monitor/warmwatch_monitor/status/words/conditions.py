@@ -36,8 +36,8 @@ from warmwatch_monitor.status.words.repeating import (
 )
 from warmwatch_monitor.status.words.requested import (
     cudagraph_skipped,
+    last_remedy,
     never_compiled,
-    remedy,
     remedy_of_never_compiled,
     uncompiled_calls,
 )
@@ -133,8 +133,8 @@ def _thrashing(figures: Figures) -> Words:
     most = reasons.most_common(1)[0][0] if reasons else ""
     what = "another module of the same class" if most == NEW_INSTANCE else most
     lead = f", mostly for {what}" if what else ""
-    remedies = (remedy(dim) for dim in reversed(figures.log.varying))
-    because = next((f" ({clause.text})" for clause in remedies if clause), "")
+    changing = last_remedy(figures.log)
+    because = f" ({changing.text})" if changing else ""
     return begin(f"thrashing: {touched} of the last {last} steps compiled{lead}", because, "")
 
 

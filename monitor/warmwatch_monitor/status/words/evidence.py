@@ -10,7 +10,12 @@ from warmwatch_monitor.model import Figures, LongStep, Place, RankView
 from warmwatch_monitor.output.amounts import limited, size
 from warmwatch_monitor.status.words import gpus, requested
 from warmwatch_monitor.status.words.conditions import conditions, failed, inefficiencies
-from warmwatch_monitor.status.words.progress import baseline_measured, pause_evidence, throughput
+from warmwatch_monitor.status.words.progress import (
+    baseline_measured,
+    busy_workers,
+    pause_evidence,
+    throughput,
+)
 from warmwatch_monitor.status.words.requested import turned_off
 
 _SHARE = 0.1  # of the step: a smaller part does not explain its length
@@ -70,7 +75,8 @@ def evidence(view: RankView) -> list[str]:
     return [
         *_end(view),
         *_stopped(view),
-        *_activity(view),
+        *_workers(view),
+        *_compilers(view),
         *_steps(view),
         *_gpus(view),
         *_first_step(view),
@@ -101,13 +107,8 @@ def _inefficiencies(figures: Figures) -> Iterator[str]:
 
 
 def _stopped(view: RankView) -> Iterator[str]:
-    if view.living and view.process is not None and view.process.stopped:
+    if view.living and view.stopped:
         yield "its process is stopped (SIGSTOP, Ctrl-Z, a debugger): kill -CONT continues it"
-
-
-def _activity(view: RankView) -> Iterator[str]:
-    yield from _workers(view)
-    yield from _compilers(view)
 
 
 def _compilers(view: RankView) -> Iterator[str]:
@@ -125,7 +126,7 @@ def _workers(view: RankView) -> Iterator[str]:
     if workers is None:
         return
     if workers.busy:
-        yield f"{workers.busy} of {counted(workers.count, 'compile worker')} busy"
+        yield busy_workers(workers)
     elif workers.count and view.judgement.compiling:
         alive = counted(workers.count, "compile worker")
         yield f"{alive} alive, none busy: the work is in the main process"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from warmwatch.shared.phrases import baseline_words, counted, duration, took
 from warmwatch.shared.states import State
 from warmwatch_monitor.figures.clauses import Kind
+from warmwatch_monitor.figures.compile import Workers
 from warmwatch_monitor.figures.training import EagerSteps
 from warmwatch_monitor.model import Estimate, Figures, RankView, RunView
 from warmwatch_monitor.model.machine import WORKING_RATIO
@@ -49,6 +50,12 @@ def pause_evidence(view: RankView) -> Iterator[str]:
     if pairs:
         parts = [f"{duration(seconds)} went to {what}" for what, seconds in pairs]
         yield f"since it attached {', '.join(parts)}"
+
+
+def busy_workers(workers: Workers) -> str:
+    """``3 of 4 compile workers busy``; empty if none is."""
+    whole = counted(workers.count, "compile worker")
+    return f"{workers.busy} of {whole} busy" if workers.busy else ""
 
 
 _SAME_SECONDS = 1.0  # times that differ by less count as the same

@@ -6,6 +6,7 @@ from warmwatch.shared.advice import MADE_ANEW, advice_for
 from warmwatch.shared.phrases import called_from, duration, place
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS
+from warmwatch_monitor.figures.units import total
 from warmwatch_monitor.model import Compilation, Figures
 from warmwatch_monitor.output.amounts import own_words, reason
 from warmwatch_monitor.output.summary import Words, begin
@@ -99,41 +100,34 @@ def _latest(figures: Figures) -> Compilation | None:
     """The last compilation that repeats, of the function with the longest row."""
     if not figures.steps.repeated:
         return None
-    rows: dict[tuple[str | None, str | None, int | None], Compilation] = {}
-    for compilation in figures.log.compilations:
-        if compilation.in_a_row:
-            rows[compilation.name, compilation.file, compilation.line] = compilation
-    compilations = [row for row in rows.values() if row.in_a_row >= REPEATED_STEPS]
-    return max(compilations, key=lambda item: item.in_a_row, default=None)
+    rows = {each.function: each for each in figures.log.compilations if each.in_a_row}
+    repeated = [row for row in rows.values() if row.in_a_row >= REPEATED_STEPS]
+    return max(repeated, key=lambda each: each.in_a_row, default=None)
 
 
 def _named(figures: Figures, item: Compilation) -> str:
     """Its function; PyTorch names none of a backward, which has the id of its forward."""
     if item.kind != "backward":
         return place(*item.function)
-    generator = (
-        compilation
-        for compilation in reversed(figures.log.compilations)
-        if compilation.id == item.id and compilation.name
-    )
-    forward = next(generator, None)
-    named = place(*forward.function) if forward else ""
+    same_id = (each for each in figures.log.compilations if each.id == item.id and each.name)
+    *_, forward = (None, *same_id)
+    return backward_of(place(*forward.function) if forward else "")
+
+
+def backward_of(named: str) -> str:
     return f"the backward of {named}" if named else "a backward"
 
 
 def _cost(figures: Figures, compilation: Compilation) -> float | None:
     """Seconds of failed compilations in a step, as far as known; the first one takes longer."""
-    compilations = [
-        item
-        for item in figures.log.compilations
-        if (item.name, item.file, item.line)
-        == (compilation.name, compilation.file, compilation.line)
-        and item.failure
-        and item.in_a_row > 1
-        and item.seconds is not None
+    failed = [
+        each
+        for each in figures.log.compilations
+        if each.function == compilation.function and each.failure and each.in_a_row > 1
     ]
-    steps = {item.in_a_row for item in compilations}
-    return sum(item.seconds or 0.0 for item in compilations) / len(steps) if steps else None
+    seconds = total(each.seconds for each in failed)
+    steps = {each.in_a_row for each in failed if each.seconds is not None}
+    return None if seconds is None else seconds / len(steps)
 
 
 def _ordinal(number: int) -> str:

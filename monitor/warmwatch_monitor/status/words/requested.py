@@ -174,6 +174,11 @@ def remedy(dim: VaryingDim) -> Words | None:
     return begin(compiled, helps, f"{cost}: ")
 
 
+def last_remedy(log: Log) -> Words | None:
+    """The remedy for the newest dimension or number that keeps changing."""
+    return next(filter(None, map(remedy, reversed(log.varying))), None)
+
+
 def _of_size(dim: VaryingDim) -> str:
     if dim.lowest is not None and dim.lowest < _LEAST_DYNAMIC:
         return f"{_PAD}; marked dynamic, 0 and 1 stay apart"

@@ -8,34 +8,23 @@ details and the evidence. With several ranks, the headline names its rank and co
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 
 from msgspec import structs
 
 from warmwatch.shared.phrases import counted
 from warmwatch.shared.states import ENDED, WARM, State
 from warmwatch_monitor.figures.clauses import Kind
-from warmwatch_monitor.model import (
-    RankView,
-    RunView,
-    slow_rank,
-    spread,
-)
+from warmwatch_monitor.model import RankView, RunView, slow_rank, spread
 from warmwatch_monitor.output.amounts import limited, limited_shortly
-from warmwatch_monitor.output.summary import (
-    Clause,
-    Headline,
-    headline,
-)
+from warmwatch_monitor.output.summary import Clause, Headline, headline
 from warmwatch_monitor.status.words import gpus
-from warmwatch_monitor.status.words.conditions import (
-    conditions,
-    conditions_beyond,
-    remedy_of,
-)
+from warmwatch_monitor.status.words.conditions import conditions, conditions_beyond, remedy_of
 from warmwatch_monitor.status.words.progress import (
     NEAR,
+    busy_workers,
     deadline,
     deadline_words,
     left,
@@ -50,7 +39,7 @@ from warmwatch_monitor.status.words.ranks import (
     ranges,
     some_ranks,
 )
-from warmwatch_monitor.status.words.requested import remedy
+from warmwatch_monitor.status.words.requested import last_remedy
 from warmwatch_monitor.status.words.states import (
     LEADS,
     describe_state,
@@ -72,7 +61,7 @@ def run_answer(run: RunView) -> Headline:
         head = structs.replace(head, text=f"{head.text}, {which}", beyond=beyond)
     head = structs.replace(head, short=title(run))
     over = run.state in ENDED or leads_with(decisive) == "exiting"
-    sources = _SOURCES_OF_ENDED if over else SOURCES
+    sources = (_ended,) if over else SOURCES
     others = (clause for source in sources for clause in source(run, decisive))
     return headline(run.run, head, [*of_state, *others])
 
@@ -89,11 +78,6 @@ def _with_stretch(run: RunView, decisive: RankView) -> RankView:
         return decisive
     progress = structs.replace(figures.progress, stretch=stretch)
     return structs.replace(decisive, figures=structs.replace(figures, progress=progress))
-
-
-def run_sentence(run: RunView) -> str:
-    """The headline of ``run``, without its details."""
-    return run_answer(run).summary
 
 
 def _ended(run: RunView, decisive: RankView) -> Iterator[Clause]:
@@ -116,18 +100,14 @@ def _waiting(run: RunView, decisive: RankView) -> Iterator[Clause]:
         return
     verb = "rank waits" if waiting == 1 else "ranks wait"
     yield Clause(f"{waiting} {verb} for {'it' if same == 1 else 'them'}", Kind.WAIT)
-    item = deadline(run, decisive)
-    if item is not None and item.left_seconds < NEAR * item.timeout_seconds:
-        yield deadline_words(item)
-
-
-def _is_stopped(view: RankView) -> bool:
-    return view.process is not None and view.process.stopped
+    nearest = deadline(run, decisive)
+    if nearest is not None and nearest.left_seconds < NEAR * nearest.timeout_seconds:
+        yield deadline_words(nearest)
 
 
 def _stopped(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """Ranks whose process is stopped: they would look slow or hung."""
-    ranks = [view.rank for view in run.living if _is_stopped(view)]
+    ranks = [view.rank for view in run.living if view.stopped]
     if ranks and ranks != [decisive.rank]:
         yield Clause(_of_ranks("is", " stopped", ranks), Kind.WAIT)
     elif ranks and "long_compile" not in decisive.judgement.conditions:  # else its words contain it
@@ -137,7 +117,7 @@ def _stopped(run: RunView, decisive: RankView) -> Iterator[Clause]:
 
 def _meanwhile(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """What else moves or waits: missing steps, GPUs, compile workers."""
-    if _is_stopped(decisive):
+    if decisive.stopped:
         return
     quiet = without_steps(run, decisive, in_head=leads_with(decisive) == "silent")
     if quiet is not None:
@@ -151,50 +131,38 @@ def _meanwhile(run: RunView, decisive: RankView) -> Iterator[Clause]:
         since = min((value for value in pair if value is not None), default=None)
         yield Clause(gpus.training(gpus.of_run(run), since), Kind.CONTEXT)
     elif decisive.judgement.compiling:
+        activity, pool = decisive.figures.compile.open, decisive.figures.workers
         yield Clause(left(_with_stretch(run, decisive)), Kind.WAIT)
-        activity = decisive.figures.compile.open
-        since = activity.seconds if activity else 0.0
         if decisive.gpus:
+            since = activity.seconds if activity else 0.0
             yield Clause(gpus.waiting(decisive.gpus, since), Kind.CONTEXT)
-        yield Clause(_workers(decisive), Kind.CONTEXT)
+        if pool and pool.count:
+            idle = f"{counted(pool.count, 'compile worker')} idle"
+            yield Clause(busy_workers(pool) or idle, Kind.CONTEXT)
     elif run.state is State.STALLED:
         yield Clause(gpus.meanwhile(decisive.gpus), Kind.CONTEXT)
-
-
-def _workers(view: RankView) -> str:
-    """``16 compile workers idle``; empty without a pool."""
-    pool = view.figures.workers
-    if pool is None or not pool.count:
-        return ""
-    if pool.busy:
-        return f"{pool.busy} of {counted(pool.count, 'compile worker')} busy"
-    return f"{counted(pool.count, 'compile worker')} idle"
 
 
 def _limit(run: RunView, _decisive: RankView) -> Iterator[Clause]:
     """What limits its speed, and the only rank or the number of ranks that have this limit."""
     if (limit := run.limited_by) is None:
         return
-    limits = {view.rank: view.limited_by for view in run.living}
-    ranks = [
-        rank
-        for rank, limited_by in limits.items()
-        if limited_by and limited_by.verdict == limit.verdict
-    ]
+    verdicts = {view.rank: view.limited_by and view.limited_by.verdict for view in run.living}
+    ranks = [rank for rank, verdict in verdicts.items() if verdict == limit.verdict]
     text = limited_shortly(limit)
-    if len(ranks) == 1 < len(limits):
-        text += f", rank {ranks[0]} of {len(limits)}"
-    elif len(ranks) < len(limits):
-        text += f", {len(ranks)} of {len(limits)} ranks"
+    if len(ranks) == 1 < len(verdicts):
+        text += f", rank {ranks[0]} of {len(verdicts)}"
+    elif len(ranks) < len(verdicts):
+        text += f", {len(ranks)} of {len(verdicts)} ranks"
     yield Clause(text, Kind.LIMIT, alone=limited(limit), in_full=True)
 
 
 def _losses(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """Ranks that failed or were lost, except as the headline says of a run that failed."""
-    broken: dict[tuple[str, str], list[int]] = {}
+    broken = defaultdict[tuple[str, str], list[int]](list)
     for view in run.ranks:
         if view.judgement.state in (State.FAILED, State.LOST):
-            broken.setdefault(short_end(view), []).append(view.rank)
+            broken[short_end(view)].append(view.rank)
     if run.state is State.FAILED:
         del broken[short_end(decisive)]
     for (verb, how), ranks in broken.items():
@@ -203,24 +171,19 @@ def _losses(run: RunView, decisive: RankView) -> Iterator[Clause]:
 
 def _conditions(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """Each condition once, in the words of the decisive rank, else of the first that has it."""
-    texts = conditions_beyond(decisive) if decisive.living else {}
+    clauses = conditions_beyond(decisive) if decisive.living else {}
     for view in run.living:
-        texts = {**texts, **conditions(view), **texts}
-    for condition in (LEADS.get(run.state, ""), leads_with(decisive)):
-        if condition in decisive.judgement.conditions:
-            texts.pop(condition, None)  # the sentence starts with it
-    yield from texts.values()
+        clauses = {**conditions(view), **clauses}
+    in_head = {LEADS.get(run.state), leads_with(decisive)} & {*decisive.judgement.conditions}
+    yield from (clause for name, clause in clauses.items() if name not in in_head)
     yield from _remedies(run, decisive)
 
 
 def _remedies(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """What to do about the conditions that hold, each once."""
-    values: dict[str, None] = {}
-    for view in (decisive, *run.ranks):
-        for name in view.judgement.conditions:
-            if remedy := remedy_of(name, view):
-                values[remedy] = None
-    for text in values:
+    views = (decisive, *run.ranks)
+    texts = (remedy_of(name, view) for view in views for name in view.judgement.conditions)
+    for text in dict.fromkeys(filter(None, texts)):
         yield Clause(text, Kind.REMEDY)
 
 
@@ -229,10 +192,9 @@ def _changing(_run: RunView, decisive: RankView) -> Iterator[Clause]:
 
     After the first warm-up, the recompile reason and ``thrashing`` report it.
     """
-    if not decisive.figures.warmups.count:
-        generator = (remedy(dim) for dim in reversed(decisive.figures.log.varying))
-        for clause in islice(filter(None, generator), 1):
-            yield Clause(clause.text, Kind.ATTENTION)
+    clause = last_remedy(decisive.figures.log)
+    if clause is not None and not decisive.figures.warmups.count:
+        yield Clause(clause.text, Kind.ATTENTION)
 
 
 def _differences(run: RunView, _decisive: RankView) -> Iterator[Clause]:
@@ -252,7 +214,6 @@ SOURCES: tuple[Callable[[RunView, RankView], Iterator[Clause]], ...] = (
     _changing,
     _differences,
 )
-_SOURCES_OF_ENDED = (_ended,)
 
 
 def decisive_rank(run: RunView) -> RankView:

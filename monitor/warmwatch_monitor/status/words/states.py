@@ -6,6 +6,7 @@ Pure. Other views do not parse a sentence: ``/status`` has its clauses, each wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 from warmwatch.shared.phrases import called_from, counted, duration, place, took
@@ -38,7 +39,7 @@ from warmwatch_monitor.status.words.nothing import (
     workers_at_work,
 )
 from warmwatch_monitor.status.words.progress import baseline_progress, brought, seconds_left, so_far
-from warmwatch_monitor.status.words.repeating import repeating_head, why_repeating
+from warmwatch_monitor.status.words.repeating import backward_of, repeating_head, why_repeating
 from warmwatch_monitor.status.words.requested import (
     never_compiled,
     not_called,
@@ -187,24 +188,22 @@ def in_phase(view: RankView) -> str:
 
 def _starting(view: RankView) -> StateText:
     attached = duration(view.figures.progress.quiet_seconds)
-    eager = baseline_progress(view.figures)
     seen = f"no step and no compile activity in the {attached} since it attached"
-    return _after("starting", seen), Clause(eager, Kind.NOTE)
-
-
-def _compiling(view: RankView) -> StateText:
-    return _at_work("compiling", view)
+    return _after("starting", seen), Clause(baseline_progress(view.figures), Kind.NOTE)
 
 
 def _at_work(verb: str, view: RankView) -> StateText:
     """The time may be of several compilations; a later one of them is introduced by ``now``."""
     phase, now = view.judgement.phase, view.figures.log.underway
-    target, later, rest = _target(now), "", _how_far(view)
+    activity, stretch = view.figures.compile.open, view.figures.progress.stretch
+    target, later, rest = place(*now.function) if now else "", "", _progress(view)
+    # whether the time began before the activity in progress
+    is_later = activity and stretch and stretch.seconds - activity.seconds > _SAME_SECONDS
     if phase == "outside":
         phase, now, target, rest = None, None, "", [(": ", _outside(view))]
     elif now is not None and now.backward:
-        target, later = "", f"now {_backward_of(now)}"
-    elif target and (verb == "compiling" or _is_later(view)):
+        target, later = "", f"now {backward_of(target)}"
+    elif target and (verb == "compiling" or is_later):
         target, later = "", f"now {target}"
     rest = [(", ", later), *rest]
     time = [(" ", f"for {elapsed(view)}"), (" ", f"({phase})" if phase else "")]
@@ -234,42 +233,22 @@ def _compiler_share(view: RankView) -> Iterator[Clause]:
 
 def _outside(view: RankView) -> str:
     """```cc1plus` runs below the training``: the busiest compiler, if the tree shows one."""
-    underway = view.figures.log.underway
     if text := child_at_work(view) or workers_at_work(view.figures):
         return text
     compilers = view.process.compilers if view.process else ()
-    busy = next(
-        (compiler.name for compiler in compilers if compiler.busy and compiler.name != WORKER), None
-    )
-    program = busy or (underway.name if underway else None)
+    busy = (compiler.name for compiler in compilers if compiler.busy and compiler.name != WORKER)
+    underway = view.figures.log.underway
+    program = next(busy, underway.name if underway else None)
     return f"{f'`{program}`' if program else 'a compiler'} runs below the training"
 
 
-def _target(compilation: Underway | Compilation | None) -> str:
-    """What is compiled; empty if not known."""
-    return "" if compilation is None else place(*compilation.function)
-
-
-def _backward_of(underway: Underway) -> str:
-    """``the backward of `forward` (model.py:31)``."""
-    named = place(*underway.function)
-    return f"the backward of {named}" if named else "a backward"
-
-
-def _is_later(view: RankView) -> bool:
-    """Whether the time in the sentence began before the activity in progress."""
-    activity, whole = view.figures.compile.open, view.figures.progress.stretch
-    return bool(activity and whole and whole.seconds - activity.seconds > _SAME_SECONDS)
-
-
-def _how_far(view: RankView) -> list[tuple[str, str]]:
+def _progress(view: RankView) -> list[tuple[str, str]]:
     """``: kernels 31 of 86``, of a warm-up of several graphs ``, graph 3: kernels 31 of 86``."""
-    activity = view.figures.compile.open
+    activity, before = view.figures.compile.open, view.figures.compile.compilations
     if activity is None or activity.counted is None:
         return []
-    far, before = activity.counted, view.figures.compile.compilations
-    graph = f"graph {before + 1}" if before else ""
-    return [(", ", graph), (": ", f"{far.of} {far.done} of {far.total}")]
+    counts, graph = activity.counted, f"graph {before + 1}" if before else ""
+    return [(", ", graph), (": ", f"{counts.of} {counts.done} of {counts.total}")]
 
 
 def _why(compilation: Underway | Compilation | None) -> tuple[Clause, ...]:
@@ -335,7 +314,9 @@ def _recompiling(view: RankView) -> StateText:
     log = view.figures.log
     if view.judgement.compiling:
         return _at_work("recompiling", view)
-    what = " ".join(filter(None, ["recompiled", _target(log.reopened_by)]))
+    what = " ".join(
+        filter(None, ["recompiled", place(*log.reopened_by.function) if log.reopened_by else ""])
+    )
     often = of_recompile(view.figures)
     why = (_reason(often),) if often else _why(log.reopened_by)
     if view.figures.warmups.quiet_limit_seconds is not None:
@@ -423,28 +404,21 @@ def _eager(view: RankView) -> StateText:
         text, why = never_compiled(view.figures)
         return _after(f"eager, but {text}", ""), Clause(why, Kind.REASON)
     if off := turned_off(view.figures):
-        return _head(f"runs eagerly: {off}"), *_speed(view)
+        return _head(f"runs eagerly: {off}"), _speed_clause(view)
     steps = counted(view.figures.steps.count, "step")
     if view.judgement.warm_by == "ready":
         return (_head(f"ready() was called, and no compile event in {steps}: it runs eagerly"),)
     head = _head(f"no compile activity in {steps}: the model runs eagerly")
-    return head, *_speed(view), Clause(not_called(view.figures) or "", Kind.REASON)
-
-
-def _speed(view: RankView) -> tuple[Clause, ...]:
-    """The real speed as a clause, unless no step comes at the moment."""
-    if "silent" in view.judgement.conditions:
-        return ()
-    return (_speed_clause(view),)
+    return head, _speed_clause(view), Clause(not_called(view.figures) or "", Kind.REASON)
 
 
 def _speed_clause(view: RankView) -> Clause:
-    """``35 ms a step is the real speed``; without words if no length is known.
+    """``35 ms a step is the real speed``; without words if it is unknown, or no step comes now.
 
     With the length of the newest steps, if that shows a trend and there is room.
     """
     steps, so_far = view.figures.steps, _so_far(view)
-    if steps.length is None:
+    if steps.length is None or "silent" in view.judgement.conditions:
         return Clause("", Kind.WAIT)
     claim = so_far or f"is the real speed{' on average' if steps.averaged else ''}"
     speed, latest = f"{took(steps.length)} a step", _newest(steps)
@@ -521,7 +495,8 @@ def _in_a_compilation(view: RankView) -> str:
     if view.figures.compile.open is None:
         return ""
     now = view.figures.log.underway
-    target = _backward_of(now) if now is not None and now.backward else _target(now)
+    target = place(*now.function) if now else ""
+    target = backward_of(target) if now and now.backward else target
     return f"while {target} compiled" if target else "in a compilation"
 
 
@@ -579,7 +554,7 @@ _WITHOUT_STEPS = {"quiet": "", "ready": "since ready() was called"}
 
 _BY_STATE: dict[State, Callable[[RankView], StateText]] = {
     State.STARTING: _starting,
-    State.COMPILING: _compiling,
+    State.COMPILING: partial(_at_work, "compiling"),
     State.WARMING: _warming,
     State.WARM: _warm,
     State.EAGER: _eager,
