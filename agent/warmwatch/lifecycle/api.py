@@ -72,14 +72,38 @@ class Activity(_Decorator):
     def __enter__(self) -> None:
         if is_traced() or attached is None:
             return
-        self._begun.append(_begin(self._name))
+        self._begun.append(monotonic_ns())
+        _with_agent("activity", self._begin)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
     ) -> None:
         if is_traced() or not self._begun:
             return
-        _end(self._name, self._begun.pop(), kind)
+        seconds = (monotonic_ns() - self._begun.pop()) / 1e9
+        _with_agent("activity", lambda agent: self._end(agent, seconds, kind))
+
+    def _begin(self, agent: Agent) -> None:
+        from warmwatch.hooks.phases import CUSTOM
+
+        agent.listener.begin(CUSTOM, {"name": self._plain_name(), "kind": CUSTOM})
+
+    def _end(self, agent: Agent, seconds: float, raised: type[BaseException] | None) -> None:
+        from warmwatch.hooks.phases import CUSTOM
+
+        values: dict[str, object] = {"name": self._plain_name(), "seconds": seconds}
+        if raised and issubclass(raised, Exception):
+            values["failure"] = raised.__name__
+        try:
+            agent.listener.compilation(CUSTOM, values)
+        finally:
+            agent.listener.end(CUSTOM)
+
+    def _plain_name(self) -> str:
+        from warmwatch.process.settings import plain_name
+
+        name: object = self._name
+        return plain_name(name if isinstance(name, str) else type(name).__name__)
 
     def _again(self) -> Activity:
         return Activity(self._name)
@@ -140,49 +164,6 @@ def _with_agent(where: str, function: Callable[[Agent], T]) -> T | None:
 
     result: T | None = untraced(where, lambda: function(item.agent))
     return result
-
-
-def _begin(name: str) -> int:
-    """Record the begin of an activity; its time in monotonic nanoseconds."""
-    from warmwatch.hooks.phases import CUSTOM
-
-    began = monotonic_ns()
-    try:
-        if attached is not None:
-            attached.agent.listener.begin(CUSTOM, _compiled(name))
-    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-        _report(error)
-    return began
-
-
-def _end(name: str, began: int, raised: type[BaseException] | None) -> None:
-    from warmwatch.hooks.phases import CUSTOM
-
-    try:
-        if attached is not None:
-            listener = attached.agent.listener
-            failure = raised.__name__ if raised and issubclass(raised, Exception) else None
-            seconds = (monotonic_ns() - began) / 1e9
-            values = {"name": _compiled(name)["name"], "seconds": seconds}
-            try:
-                listener.compilation(CUSTOM, {**values, "failure": failure} if failure else values)
-            finally:
-                listener.end(CUSTOM)
-    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-        _report(error)
-
-
-def _compiled(name: object) -> dict[str, str]:
-    from warmwatch.process.settings import plain_name
-
-    text = name if isinstance(name, str) else type(name).__name__
-    return {"name": plain_name(text), "kind": "custom"}
-
-
-def _report(error: Exception, where: str = "activity") -> None:
-    from warmwatch._guard import report
-
-    report(where, error)
 
 
 def attach(
@@ -270,7 +251,9 @@ def step() -> None:
         if attached is not None:
             attached.agent.step()
     except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-        _report(error, "step")
+        from warmwatch._guard import report
+
+        report("step", error)
 
 
 def activity(name: str) -> Activity:

@@ -96,9 +96,9 @@ def install(listener: Listener) -> Installed:
 
     def report_call(caller: FrameType, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         note_limit()
-        compiled_there(compiled_by(caller), caller)
+        compiled = compiled_by(caller)
+        compiled_there(compiled, caller)
         if not kwargs.get("disable") and is_by_user(caller):
-            compiled = compiled_by(caller)
             way = {**way_of(args, kwargs), **methods_of(compiled, caller), **library_of(caller)}
             listener.compile_called(way, trains=trains(compiled))
 
@@ -180,20 +180,23 @@ def trains(compiled: Any) -> bool:
 
 def library_of(caller: FrameType | None) -> dict[str, str]:
     """``library``: the package whose function called ``torch.compile``, such as a trainer's."""
-    while caller is not None and caller.f_globals.get("__name__") in _ENTRY_POINTS:
-        caller = caller.f_back
+    caller = _outside(caller)
     if caller is None or not is_library(caller.f_code.co_filename):
         return {}
     return {"library": _named(str(caller.f_globals.get("__name__")).partition(".")[0])}
 
 
-def is_by_user(caller: FrameType | None) -> bool:
-    """Whether the user's program made the call: the first frame outside the entry points."""
+def _outside(caller: FrameType | None) -> FrameType | None:
+    """The first frame outside the entry points, from ``caller`` on."""
     while caller is not None and caller.f_globals.get("__name__") in _ENTRY_POINTS:
         caller = caller.f_back
-    if caller is None:
-        return False
-    if str(caller.f_globals.get("__name__")).startswith("torch."):
+    return caller
+
+
+def is_by_user(caller: FrameType | None) -> bool:
+    """Whether the user's program made the call: the first frame outside the entry points."""
+    caller = _outside(caller)
+    if caller is None or str(caller.f_globals.get("__name__")).startswith("torch."):
         return False
     in_function = caller.f_code.co_flags & inspect.CO_OPTIMIZED
     return bool(in_function) or not any(
