@@ -194,6 +194,8 @@ def test_an_unattached_process_is_listed_apart_and_never_reported_as_certain() -
         "it has no agent and is likely to compile"
     )
     assert reported["details"] == [*WORDS, 'add "import warmwatch.auto" to its script to know']
+    two = status(b.snapshot(observed=(SEEN, replace(SEEN, pid=4712))))["summary"]
+    assert "python train.py (pid 4711) and 1 more look like trainings" in two
 
 
 def test_a_run_with_the_agent_has_its_own_verdict_next_to_an_unattached_process() -> None:

@@ -20,7 +20,7 @@ import click
 
 from warmwatch_monitor.base.errors import UsageError
 from warmwatch_monitor.client.completion import modes_of_torch
-from warmwatch_monitor.commands.compare.comparison import step_of
+from warmwatch_monitor.commands.compare.comparison import EAGER, step_of
 from warmwatch_monitor.commands.launch import check_name, fresh_caches, startable
 from warmwatch_monitor.commands.modes.child_process import counted_signals
 from warmwatch_monitor.commands.modes.drift import drift
@@ -35,10 +35,8 @@ from warmwatch_monitor.output.console import as_json, note, say
 
 if TYPE_CHECKING:
     from warmwatch_monitor.commands.modes.child_process import Stops
-    from warmwatch_monitor.commands.modes.stopping import Expected
-    from warmwatch_monitor.commands.modes.table import Modes, Tried
+    from warmwatch_monitor.commands.modes.table import Tried
 
-EAGER = "eager"
 FAILED, DRIFTED = 1, 3
 _SHOWS_OUTPUT = frozenset({"failed", "nothing"})
 _TAIL, _LONGEST = 4096, 300
@@ -72,15 +70,6 @@ class _Request(NamedTuple):
     def compares_losses(self) -> bool:
         """Whether there is a mode to compare with eager."""
         return EAGER in self.modes and len(self.modes) > 1
-
-
-class _Outcome(NamedTuple):
-    """What came of it. ``again``: runs of later rounds. ``signal``: that ended it, or 0."""
-
-    tried: list[Tried]
-    again: list[Tried]
-    over_budget: list[str]
-    signal: int
 
 
 def _duration(text: str) -> float:
@@ -198,24 +187,26 @@ def modes(
         keep_caches=caches == "keep",
         **limits,
     )
-    outcome = _try_all(request)
-    made = _table(outcome, request)
+    with counted_signals() as stops, ExitStack() as folders:
+        rounds = Rounds(request, stops, folders)
+        rounds.run()
+    made = _table(rounds, request)
     _show(made, request.output, is_json=is_json, markdown=markdown)
-    raise SystemExit(128 + outcome.signal if outcome.signal else _exit_code(made))
+    raise SystemExit(128 + stops.last if stops.last else _exit_code(made))
 
 
-def _table(outcome: _Outcome, request: _Request) -> Modes:
-    measured = {tried.mode for tried in outcome.tried}
+def _table(rounds: Rounds, request: _Request) -> Modes:
+    measured = {tried.mode for tried in rounds.first}
     empty = Modes(
         training_steps=request.training_steps,
         caches="kept" if request.keep_caches else "cold",
         imposed=tuple(name for name in _IMPOSING if os.environ.get(name) == "1"),
         untried=tuple(mode for mode in request.modes if mode not in measured),
-        over_budget=tuple(outcome.over_budget),
+        over_budget=tuple(rounds.over_budget),
         budget_seconds=request.budget,
         max_drift=request.max_drift,
     )
-    return table_of(outcome.tried, outcome.again, empty)
+    return table_of(rounds.first, rounds.later, empty)
 
 
 def _exit_code(made: Modes) -> int:
@@ -275,59 +266,86 @@ def _folder(output: str | None) -> Path:
     return place
 
 
-def _try_all(request: _Request) -> _Outcome:
-    """Run the modes one after another, and again in turn.
+class Rounds:
+    """Runs the modes one after another, and again in turn.
 
     In turn, so that a machine that gets slower does not favour the first ones.
+
+    Attributes:
+        first: the run of each mode in the first round. later: the runs of later rounds.
+        over_budget: modes that were not run, because they do not fit in the budget.
     """
-    tried: list[Tried] = []
-    skipped: list[str] = []
-    again: list[Tried] = []
-    deadline = None if request.budget is None else time.monotonic() + request.budget
-    with counted_signals() as stops, ExitStack() as folders:
-        caches: dict[str, Mapping[str, str]] = {}
+
+    def __init__(self, request: _Request, stops: Stops, folders: ExitStack) -> None:
+        self._request, self._stops, self._folders = request, stops, folders
+        self._deadline = time.monotonic() + (math.inf if request.budget is None else request.budget)
+        self._caches: dict[str, Mapping[str, str]] = {}
+        self.first: list[Tried] = []
+        self.later: list[Tried] = []
+        self.over_budget: list[str] = []
+
+    def run(self) -> None:
+        request = self._request
         for number, mode in enumerate(request.modes, 1):
-            takes = expected(mode, tried)
-            if _exceeds(takes, deadline):
+            takes = expected(mode, self.first)
+            if self._exceeds(takes):
                 note(f"warmwatch: {mode} is skipped: it does not fit in what is left of --budget")
-                skipped.append(mode)
+                self.over_budget.append(mode)
                 continue
-            made = folders.enter_context(fresh_caches(keep=request.keep_caches))
-            caches[mode] = made.environ
+            caches = self._folders.enter_context(fresh_caches(keep=request.keep_caches))
+            self._caches[mode] = caches.environ
             title = f"mode {number} of {len(request.modes)}, {mode}"
-            tried.append(_run(request, mode, deadline, stops, title, takes, made.environ))
-            if stops.count:
-                break
+            self.first.append(self.run_mode(mode, title, takes))
+            if self._stops.count:
+                return
             if number == 1:
-                leave_broken(tried[0], request.command)
-        for item, round in _later_rounds(request, tried, again):
-            if stops.count:
-                break
-            takes = Expected(item.seconds, at_least=False)
-            if _exceeds(takes, deadline):
-                note(f"warmwatch: no round {round} of {item.mode}: it does not fit in --budget")
+                leave_broken(self.first[0], request.command)
+        for tried, round in self._to_repeat():
+            if self._stops.count:
+                return
+            mode, takes = tried.mode, Expected(tried.seconds, at_least=False)
+            if self._exceeds(takes):
+                note(f"warmwatch: no round {round} of {mode}: it does not fit in --budget")
                 continue
-            title, environ = f"round {round}, {item.mode}", caches[item.mode]
             # what it took with empty caches does not predict it
-            before = takes if item.mode == EAGER else None
-            again.append(
-                _run(request, item.mode, deadline, stops, title, before, environ, tried, round)
-            )
-    return _Outcome(tried, again, skipped, stops.last)
+            shown = takes if mode == EAGER else None
+            self.later.append(self.run_mode(mode, f"round {round}, {mode}", shown, round))
 
+    def _to_repeat(self) -> Iterator[tuple[Tried, int]]:
+        """The first run of each measured mode, and the round to run it in."""
+        measured = [item for item in self.first if item.summary and step_of(item.summary)]
+        if len(measured) < 2:
+            return  # nothing to compare
+        rounds = self._request.rounds
+        for round in range(2, (rounds or 3) + 1):
+            runs = (*self.first, *self.later)
+            if round == 3 and rounds is None and not any(apart(m.mode, runs) for m in measured):
+                return
+            yield from ((item, round) for item in measured)
 
-def _later_rounds(
-    request: _Request, tried: Sequence[Tried], again: Sequence[Tried]
-) -> Iterator[tuple[Tried, int]]:
-    """The first run of each mode to repeat, and its round. ``again`` grows meanwhile."""
-    trieds = [item for item in tried if item.summary and step_of(item.summary) is not None]
-    if len(trieds) < 2:
-        return  # nothing to compare
-    for round in range(2, (request.rounds or 3) + 1):
-        runs = (*tried, *again)
-        if round == 3 and request.rounds is None and not any(apart(m.mode, runs) for m in trieds):
-            return
-        yield from ((item, round) for item in trieds)
+    def _exceeds(self, takes: Expected | None) -> bool:
+        """Whether a run would end after the deadline."""
+        return time.monotonic() + (takes.seconds if takes else 0.0) > self._deadline
+
+    def run_mode(self, mode: str, title: str, takes: Expected | None, round: int = 1) -> Tried:
+        request, left = self._request, max(1.0, self._deadline - time.monotonic())
+        file = f"{mode}.log" if round == 1 else f"{mode}-{round}.log"
+        compares = request.compares_losses and round <= (2 if mode == EAGER else 1)
+        plan = Plan(
+            mode=mode,
+            name=f"{request.name}/{mode}",
+            timeout=min(request.timeout, left),
+            over="budget" if left < request.timeout else "timeout",
+            steps=request.steps,
+            least=_last_step_compared(self.first) if compares and round > 1 else 0,
+            place=request.output and request.output / file,
+            # guard checks are measured there too, also where no loss is compared
+            losses=compares or (round == 1 and mode != EAGER),
+            round=round,
+        )
+        progress = Progress(title, sys.stderr, str(takes or ""))
+        with startable(request.command):
+            return attempt(request.command, plan, self._caches.get(mode, {}), self._stops, progress)
 
 
 def leave_broken(first: Tried, command: Sequence[str]) -> None:
@@ -342,45 +360,6 @@ def leave_broken(first: Tried, command: Sequence[str]) -> None:
     where = f"; all that it printed is in {first.output}" if first.output else ""
     note(f"warmwatch: no other mode was tried{where}")
     raise SystemExit(FAILED)
-
-
-def _run(
-    request: _Request,
-    mode: str,
-    deadline: float | None,
-    stops: Stops,
-    title: str,
-    takes: Expected | None,
-    caches: Mapping[str, str],
-    before: Sequence[Tried] = (),
-    round: int = 1,
-) -> Tried:
-    """One run. ``before``: of a later round, the first one, which its losses are compared with."""
-    left = math.inf if deadline is None else max(1.0, deadline - time.monotonic())
-    file = f"{mode}.log" if round == 1 else f"{mode}-{round}.log"
-    compares = request.compares_losses and round <= (2 if mode == EAGER else 1)
-    plan = Plan(
-        mode=mode,
-        name=f"{request.name}/{mode}",
-        timeout=min(request.timeout, left),
-        over="budget" if left < request.timeout else "timeout",
-        steps=request.steps,
-        least=_last_step_compared(before) if compares else 0,
-        place=request.output and request.output / file,
-        # guard checks are measured there too, also where no loss is compared
-        losses=compares or (round == 1 and mode != EAGER),
-        round=round,
-    )
-    progress = Progress(title, sys.stderr, str(takes or ""))
-    with startable(request.command):
-        return attempt(request.command, plan, caches, stops, progress)
-
-
-def _exceeds(takes: Expected | None, deadline: float | None) -> bool:
-    """Whether it would end after the deadline."""
-    if deadline is None:
-        return False
-    return time.monotonic() + (takes.seconds if takes else 0.0) > deadline
 
 
 def _last_step_compared(tried: Sequence[Tried]) -> int:

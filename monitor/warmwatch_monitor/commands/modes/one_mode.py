@@ -27,7 +27,6 @@ from warmwatch_monitor.status.words.run import run_answer
 
 if TYPE_CHECKING:
     from warmwatch_monitor.commands.modes.child_process import Stops
-    from warmwatch_monitor.commands.modes.table import Tried
     from warmwatch_monitor.model import RunView, Snapshot
     from warmwatch_monitor.model.run_summary import RunSummary
 

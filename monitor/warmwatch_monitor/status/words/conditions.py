@@ -141,8 +141,8 @@ def _thrashing(figures: Figures) -> Words:
 def background(view: RankView) -> Words:
     """That another thread compiles, and whether the steps go on meanwhile."""
     figures = view.figures
-    took = figures.compile.background_for_seconds
-    since = "" if took is None else f" for {duration(took)}"
+    seconds = figures.compile.background_for_seconds
+    since = "" if seconds is None else f" for {duration(seconds)}"
     clause = f"another thread compiles in the background{since}"
     if view.judgement.clean_steps or not figures.steps.count:
         return begin(clause, "steps do not wait for it")
@@ -162,24 +162,23 @@ def nothing_captured(figures: Figures) -> tuple[str, str]:
     breaks = _breaks(figures)
     failures = figures.compile.failures or 0
     if failures and failures >= (figures.compile.compilations_by_kind or {}).get("forward", 0):
-        name = "; ".join(filter(None, (f"{failures}{_failure(figures)}", breaks)))
-        return "every compilation failed", name
+        why = "; ".join(filter(None, (f"{failures}{_failure(figures)}", breaks)))
+        return "every compilation failed", why
     because = [breaks, f"{counted(failures, 'compilation')} failed" if failures else ""]
     return "Dynamo captured nothing", "; ".join(filter(None, because))
 
 
 def remedy_of_nothing_captured(figures: Figures) -> str:
     """What failed, or what breaks the graphs."""
-    failed_ones = [compilation for compilation in figures.log.compilations if compilation.failure]
-    if failed_ones and len(failed_ones) == len(figures.log.compilations):
-        last = failed_ones[-1]
+    compilations = figures.log.compilations
+    if compilations and all(compilation.failure for compilation in compilations):
+        last = compilations[-1]
         return remedy_of_failure(last.name, last.failure_hint, last.failure)
-    breaks = figures.log.breaks
-    generator = (
+    remedies = (
         break_remedy(graph_break.reason, graph_break.hint, library=graph_break.library)
-        for graph_break in breaks
+        for graph_break in figures.log.breaks
     )
-    return next(filter(None, generator), None) or (
+    return next(filter(None, remedies), None) or (
         "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows where); with "
         "DistributedDataParallel around a container of PyTorch (Sequential), compile the "
         "container before you wrap it."
@@ -206,12 +205,9 @@ def _breaks(figures: Figures) -> str:
 
 def _failure(figures: Figures) -> str:
     """``: Unsupported: Data-dependent branching``, the last that is known."""
-    compilations = [compilation for compilation in figures.log.compilations if compilation.failure]
-    return (
-        f": {failure(compilations[-1].failure, compilations[-1].failure_reason)}"
-        if compilations
-        else ""
-    )
+    failed = (each for each in reversed(figures.log.compilations) if each.failure)
+    last = next(failed, None)
+    return f": {failure(last.failure, last.failure_reason)}" if last else ""
 
 
 def _failed_lately(figures: Figures) -> str:

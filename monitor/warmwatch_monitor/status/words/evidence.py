@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from warmwatch.shared.phrases import counted, duration, place, took
 from warmwatch.shared.states import State
-from warmwatch_monitor.model import Figures, LongStep, Place, RankView
+from warmwatch_monitor.model import Figures, LongStep, RankView
 from warmwatch_monitor.output.amounts import limited, size
 from warmwatch_monitor.status.words import gpus, requested
 from warmwatch_monitor.status.words.conditions import conditions, failed, inefficiencies
@@ -22,6 +22,11 @@ _SHARE = 0.1  # of the step: a smaller part does not explain its length
 _MOSTLY = 0.5
 _MORE_BATCHES = 3
 
+_GONE = "the process disappeared without an exit record"
+_DIED_AT_END = (
+    "the program came to its end, and the process died before it had exited: by a crash of a "
+    "library at its end, by a signal or by os._exit; see its stderr"
+)
 _RECORDS_SETTING = "log_compilation_metrics"
 
 
@@ -72,28 +77,25 @@ def long_step_evidence(figures: Figures) -> Iterator[str]:
 
 def evidence(view: RankView) -> list[str]:
     """The facts behind the judgement of ``view``, the most important first."""
+    stopped = "its process is stopped (SIGSTOP, Ctrl-Z, a debugger): kill -CONT continues it"
+    baseline, rates = baseline_measured(view.figures.baseline), throughput(view)
     return [
         *_end(view),
-        *_stopped(view),
+        *([stopped] if view.living and view.stopped else []),
         *_workers(view),
         *_compilers(view),
         *_steps(view),
         *_gpus(view),
         *_first_step(view),
-        *filter(None, [baseline_measured(view.figures.baseline)]),
-        *_throughput(view),
-        *_limit(view),
+        *([baseline] if baseline else []),
+        *([f"at the recent speed: {rates}"] if rates else []),
+        *([limited(view.limited_by)] if view.limited_by and view.living else []),
         *pause_evidence(view),
         *long_step_evidence(view.figures),
         *requested.evidence(view.figures),
         *_inefficiencies(view.figures),
         *_doubts(view),
     ]
-
-
-def _limit(view: RankView) -> Iterator[str]:
-    if view.limited_by is not None and view.living:
-        yield limited(view.limited_by)
 
 
 def _inefficiencies(figures: Figures) -> Iterator[str]:
@@ -104,11 +106,6 @@ def _inefficiencies(figures: Figures) -> Iterator[str]:
             yield inefficiency.words
     if more:
         yield f"{more} more of these"
-
-
-def _stopped(view: RankView) -> Iterator[str]:
-    if view.living and view.stopped:
-        yield "its process is stopped (SIGSTOP, Ctrl-Z, a debugger): kill -CONT continues it"
 
 
 def _compilers(view: RankView) -> Iterator[str]:
@@ -158,11 +155,6 @@ def _first_step(view: RankView) -> Iterator[str]:
     yield f"step 1 held {held:.1f} s of compile activity{earlier}"
 
 
-def _throughput(view: RankView) -> Iterator[str]:
-    if text := throughput(view):
-        yield f"at the recent speed: {text}"
-
-
 def _steps(view: RankView) -> Iterator[str]:
     figures, judgement = view.figures, view.judgement
     steps, begun = figures.steps.count, figures.compile.begun
@@ -174,31 +166,17 @@ def _steps(view: RankView) -> Iterator[str]:
         yield "no step was marked yet"
         return
     if judgement.state is State.STALLED:
-        yield from _stall(view)
+        limit = figures.progress.stall_limit_seconds
+        stall_limit = f" (stall limit {duration(limit)})" if limit is not None else ""
+        yield f"no step for {duration(figures.progress.quiet_seconds)}{stall_limit}"
+        if view.process is not None and view.process.cpu_ratio is not None:
+            yield f"the process uses {view.process.cpu_ratio * 100:.0f} % of a core meanwhile"
     if judgement.compiling or not steps:
         return
     if not begun:
         yield f"no compile activity in {counted(steps, 'step')}"
         return
     yield f"{counted(judgement.clean_steps, 'clean step')} since the last activity ended"
-
-
-def _stall(view: RankView) -> Iterator[str]:
-    progress = view.figures.progress
-    limit = progress.stall_limit_seconds
-    name = f" (stall limit {duration(limit)})" if limit is not None else ""
-    yield f"no step for {duration(progress.quiet_seconds)}{name}"
-    if view.process is not None and view.process.cpu_ratio is not None:
-        yield f"the process uses {view.process.cpu_ratio * 100:.0f} % of a core meanwhile"
-
-
-def _gone(view: RankView) -> str:
-    if view.figures.life.killed_at_end:
-        return (
-            "the program came to its end, and the process died before it had exited: by a crash of "
-            "a library at its end, by a signal or by os._exit; see its stderr"
-        )
-    return "the process disappeared without an exit record"
 
 
 def in_the_middle(phase: str | None) -> str:
@@ -208,7 +186,7 @@ def in_the_middle(phase: str | None) -> str:
 
 def _end(view: RankView) -> Iterator[str]:
     if view.judgement.state is State.LOST:
-        yield _gone(view)
+        yield _DIED_AT_END if view.figures.life.killed_at_end else _GONE
         yield from _killed(view)
     elif view.judgement.state is State.FAILED:
         yield from _failure(view)
@@ -226,14 +204,12 @@ def _killed(view: RankView) -> Iterator[str]:
         yield "the kernel killed it: out of memory"
 
 
-def _raised(at: Place | None) -> str:
-    return "" if at is None else f", from {place(at.name, at.file, at.line)}"
-
-
 def _failure(view: RankView) -> Iterator[str]:
     life = view.figures.life
     if life.exception:
-        yield f"an uncaught {life.exception} ended the process{_raised(life.raised)}"
+        at = life.raised
+        place_of = f", from {place(at.name, at.file, at.line)}" if at else ""
+        yield f"an uncaught {life.exception} ended the process{place_of}"
     elif life.signal:
         yield from _killed(view)
     elif life.exit_code is None:

@@ -109,14 +109,12 @@ def _signs(signs: Signs) -> Iterator[str]:
 def _unattached(trainings: Sequence[ObservedTraining]) -> Headline:
     """The headline if no run is known but these processes look like trainings."""
     first = trainings[0]
-    more = f" (and {len(trainings) - 1} more)" if len(trainings) > 1 else ""
+    more = len(trainings) - 1
+    looks = f" and {more} more look like trainings" if more else " looks like a training"
     command = shortened(first.command or "a process")
     return headline(
         "",
-        Clause(
-            f"{NO_RECENT_RUN}, but {command} (pid {first.pid}){more} looks like a training",
-            Kind.STATE,
-        ),
+        Clause(f"{NO_RECENT_RUN}, but {command} (pid {first.pid}){looks}", Kind.STATE),
         [
             Clause(f"it has no agent and {LIKELY[first.likely_compiling]}", Kind.REASON),
             *(Clause(text, Kind.CONTEXT) for text in unattached_evidence(first)),

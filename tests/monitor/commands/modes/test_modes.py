@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -17,13 +18,7 @@ from support.values import replace
 from warmwatch.shared.states import State
 from warmwatch_monitor.commands.modes import command, one_mode
 from warmwatch_monitor.commands.modes.child_process import Stops
-from warmwatch_monitor.commands.modes.command import (
-    _Request,
-    _run,
-    _try_all,
-    leave_broken,
-    script_name,
-)
+from warmwatch_monitor.commands.modes.command import Rounds, _Request, leave_broken, script_name
 from warmwatch_monitor.commands.modes.drift import Drift
 from warmwatch_monitor.commands.modes.one_mode import AS_IS, Plan, Progress, environment_of
 from warmwatch_monitor.commands.modes.stopping import apart, enough, expected, left
@@ -763,10 +758,12 @@ def test_the_modes_run_in_turn_and_a_third_time_if_the_runs_of_one_differ(
         None,
         None,
     )
-    outcome = _try_all(wanted)
+    with ExitStack() as folders:
+        of = Rounds(wanted, Stops(), folders)
+        of.run()
     assert found == runs
-    assert len(outcome.tried) == 2
-    assert len(outcome.again) == len(runs) - 2
+    assert len(of.first) == 2
+    assert len(of.later) == len(runs) - 2
 
 
 @pytest.mark.parametrize(
@@ -784,5 +781,5 @@ def test_guard_checks_are_measured_without_eager_too(
     found: list[Plan] = []
     monkeypatch.setattr(command, "attempt", lambda _command, plan, *_: found.append(plan))
     options = _Request(("true",), modes, "fit", None, True, 1, None, None, 60.0, None, None)
-    _run(options, mode, None, Stops(), "", None, {})
+    Rounds(options, Stops(), ExitStack()).run_mode(mode, "", None)
     assert found[0].losses is recorded
