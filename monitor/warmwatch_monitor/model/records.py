@@ -277,7 +277,7 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
         slot = self.slot
         if not death.signal:
             slot = slot._replace(compile=with_exit_code(slot.compile, death.exit_code))
-        return replace(self, death=death, slot=slot, gone_ns=death.at_ns)
+        return replace(self, death=death, slot=slot, gone_ns=self.gone_ns or death.at_ns)
 
 
 def owned(

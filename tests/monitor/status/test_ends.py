@@ -199,14 +199,9 @@ def test_the_signal_that_killed_a_rank_is_reported(name: str) -> None:
     assert f"{name} killed the process" in evidence(view)
 
 
-@pytest.mark.parametrize("found", [None, 2.9])
 @pytest.mark.parametrize(("number", "memory"), [(6, None), (9, False), (9, True)])
-def test_a_death_that_an_earlier_daemon_saw_is_the_end(
-    number: int, memory: bool | None, found: float | None
-) -> None:
-    """When it happened, not when a poll found it."""
-    gone_ns = None if found is None else b.ago(found)
-    one = RecordReading(folder="/a", slot=TRAINED, alive=False, gone_ns=gone_ns)
+def test_a_death_that_an_earlier_daemon_saw_is_the_end(number: int, memory: bool | None) -> None:
+    one = RecordReading(folder="/a", slot=TRAINED, alive=False)
     known = RankHistory(death=Death(signal=number, at_ns=b.ago(3), out_of_memory=memory))
     around = OtherReadings(now_ns=b.NOW, histories={"/a": known})
     (run,), _ = Judging().of([one], around, {"/a"})

@@ -268,7 +268,7 @@ class FollowedRecord:
 
     def _same(self, reading: RecordReading, slot_reading: SlotReading) -> bool:
         """Whether nothing has changed except, while its process lives, the slot's numbers."""
-        gone_ns = self._death.at_ns if self._death else self._life.gone_ns
+        gone_ns = self._life.gone_ns or (self._death.at_ns if self._death else None)
         now = (self.alive, self._life.pid, gone_ns, self._death)
         if now != (reading.alive, reading.pid, reading.gone_ns, reading.death):
             return False
