@@ -87,6 +87,12 @@ _REMEDIES = (
         ),
     ),
     _Remedy(
+        ("rnn, gru",),
+        "call it outside of the compiled function",
+        "set torch._dynamo.config.allow_rnn",
+        hinted="allow_rnn",
+    ),
+    _Remedy(
         ("context manager", "generic_context_manager", "with block"),
         "enter the context manager outside of the compiled function",
     ),

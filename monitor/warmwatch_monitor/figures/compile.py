@@ -199,8 +199,9 @@ class GraphCounts(Struct, frozen=True, kw_only=True):
     graph_breaks: Annotated[
         int | None, _counted("graph_breaks_total", "graph_breaks", "graph_break_counter")
     ] = None
-    """Graph breaks, also those that Dynamo's own counter lacks: branches on a tensor, and breaks in
-    a loop, a `with` or a `try` block, at which it leaves the whole function to Python.
+    """Graph breaks, also those that Dynamo's own counter lacks: branches on a tensor, and those
+    after which it leaves a function, or the rest of it, to Python (in a loop, a `with` or a `try`
+    block; at an LSTM).
     """
     recompiles: int | None = None
     """Compilations of code that had been compiled before."""

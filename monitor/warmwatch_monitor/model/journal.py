@@ -7,7 +7,7 @@ from the journal's key is renamed in ``_KEYS``. ``sources/records/journal_lines.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -168,7 +168,7 @@ class GraphBreak(Located, frozen=True, kw_only=True, tag_field="event", tag="gra
     count: Count  # how often it occurred so far
     library: bool = False  # it is not in the user's own code
     hint: str | None = None  # what PyTorch says that helps
-    whole: bool = False  # PyTorch leaves all of the function to Python
+    eager: Literal["all", "rest"] | None = None  # what of the function PyTorch leaves to Python
 
 
 class Fallback(Located, frozen=True, kw_only=True, tag_field="event", tag="fallback", rename=_KEYS):

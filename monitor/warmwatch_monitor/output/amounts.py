@@ -203,6 +203,14 @@ def own_words(reason: str, longest: int = REASON_LIMIT) -> str:
     return one_line(reason, longest)
 
 
+_LEFT = {"all": "all of {} runs eagerly", "rest": "the rest of {} runs eagerly"}
+
+
+def broken_at(called: str | None, eager: str | None) -> str:
+    """Where a graph broke, and what PyTorch leaves to Python there; empty if not known."""
+    return _LEFT.get(eager or "", "at {}").format(called) if called else ""
+
+
 def plain_reason(target: CompileTarget) -> str | None:
     """Why it is recompiled, in plain words; ``None`` if there are none."""
     return plain(target.reason, target.category, target.of_class)

@@ -334,7 +334,7 @@ def _break(graph_break: GraphBreak) -> compile_schema.Break:
         reason=plain_break(reason) or reason,
         count=graph_break.count,
         called=label(graph_break),
-        whole=graph_break.whole,
+        eager=graph_break.eager,
         advice=break_remedy(reason, graph_break.hint, library=library),
     )
 

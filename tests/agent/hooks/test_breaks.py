@@ -91,19 +91,37 @@ def print_in_a_try(*, cured: bool) -> None:
         compiled(logged)(x())
 
 
-CASES: list[tuple[Callable[..., None], str, str, bool]] = [
-    (number_in_a_loop, "total", "torch._dynamo.config.capture_scalar_outputs", True),
-    (branch_in_a_loop, "scaled", "torch.where", True),
-    (branch, "clipped", "torch.where", False),
-    (print_in_a_try, "logged", "torch._dynamo.config.reorderable_logging_functions", True),
+class Tagger(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)
+        self.lstm = torch.nn.LSTM(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        x = torch.relu(self.up(x))
+        x, _ = self.lstm(x)
+        return torch.relu(self.down(x))
+
+
+def recurrent(*, cured: bool) -> None:
+    with torch._dynamo.config.patch(allow_rnn=cured):
+        compiled(Tagger())(x())
+
+
+CASES: list[tuple[Callable[..., None], str, str, str | None]] = [
+    (number_in_a_loop, "total", "torch._dynamo.config.capture_scalar_outputs", "all"),
+    (branch_in_a_loop, "scaled", "torch.where", "all"),
+    (branch, "clipped", "torch.where", None),
+    (print_in_a_try, "logged", "torch._dynamo.config.reorderable_logging_functions", "all"),
+    (recurrent, "forward", "torch._dynamo.config.allow_rnn", "rest"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("program", "name", "remedy", "whole"), CASES, ids=[one[0].__name__ for one in CASES]
+    ("program", "name", "remedy", "eager"), CASES, ids=[one[0].__name__ for one in CASES]
 )
 def test_a_break_that_pytorch_does_not_count_is_named_and_its_remedy_cures(
-    hooks: Hooks, program: Callable[..., None], name: str, remedy: str, whole: bool
+    hooks: Hooks, program: Callable[..., None], name: str, remedy: str, eager: str | None
 ) -> None:
     if program is branch_in_a_loop and not TORCH.reason:
         pytest.skip("torch 2.6 records nothing of it")
@@ -116,7 +134,7 @@ def test_a_break_that_pytorch_does_not_count_is_named_and_its_remedy_cures(
     assert hooks.counters()["graph_breaks"] == count == 1
     where = hooks.break_place(text)
     assert (where["name"], where["file"]) == (name, "test_breaks.py")
-    assert where.get("whole", False) is whole
+    assert where.get("eager") == eager
     known = break_remedy(graph_break(text), where.get("hint"), library=False)
     assert remedy in (known or "")
 

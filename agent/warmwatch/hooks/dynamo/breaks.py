@@ -1,10 +1,13 @@
 """Graph breaks by reason: those that PyTorch counts, and those that it does not.
 
-``counters["graph_break"]`` lacks two kinds (torch 2.6 to 2.15), after which code runs eagerly too:
+``counters["graph_break"]`` lacks three kinds (torch 2.6 to 2.15), after which code is eager too:
 
 - A break at which PyTorch cannot resume, in a loop, a ``with`` or a ``try`` block: it leaves the
   whole frame to Python. The frame's compilation record has the reason from about 2.10 on. Before,
   the record has no guarded code, and one text of ``counters["unimplemented"]`` rose meanwhile.
+- What Dynamo refuses where no break is prepared for, such as an LSTM: it compiles what comes before
+  and leaves the rest to Python. ``graph_break_reasons`` has the place as ``step_unsupported``; the
+  reason is again the text of ``counters["unimplemented"]`` that rose.
 - A branch on a tensor. ``graph_break_reasons`` has it as ``generic_jump``. Of one in a loop,
   torch 2.6 records nothing.
 """
@@ -24,7 +27,9 @@ MOST_BREAKS = 1_000  # some contain a place each; the ledger reports fewer
 _COUNTED, _RAISED = "graph_break", "unimplemented"  # groups of counters
 _LEFT = "Unsupported"
 _JUMP = "generic_jump "
+_STEPPED = "step_unsupported"
 _BRANCH = "Data-dependent branching"  # what PyTorch calls it where it cannot resume
+_NO_RESUME = "Encountered graph break that we cannot resume from"  # as PyTorch logs it
 _STACK = "\nfrom user code"  # after PyTorch's words, with lines of the user's
 
 
@@ -57,12 +62,17 @@ class Breaks:
         reasons = self._reasons
         new = reasons[self._seen if self._seen <= len(reasons) else 0 :]  # ``explain`` clears it
         self._seen = len(reasons)
+        raised = self._raised_meanwhile()
         for value in new:
             reason = reason_of(value)
             self._left.pop(reason, None)  # its last break left no frame
             if reason == _BRANCH:
                 self._count(reason)
-        if (why := self._why_left(metrics)) is not None:
+            elif reason == _STEPPED:
+                reason = raised or _NO_RESUME
+                self._count(reason)
+                self._left[reason] = {**place_of(value), "eager": "rest"}
+        if (why := _why_left(metrics, raised)) is not None:
             self._count(why)
             self._left[why] = _place(metrics)
 
@@ -70,7 +80,8 @@ class Breaks:
         """The innermost traced line of the last break for ``reason``, if PyTorch recorded it.
 
         ``library``: that line is not in the user's own code. ``hint``: PyTorch's, see
-        ``redaction.hint``. ``whole``: the function of this name is left to Python.
+        ``redaction.hint``. ``eager``: all, or the rest, of the function of this name is left to
+        Python.
         """
         helps = {} if (helpful := hint(reason)) is None else {"hint": helpful}
         if (left := self._left.get(reason)) is not None:
@@ -91,19 +102,11 @@ class Breaks:
         self.uncounted += 1
         self._uncounted[reason] = self._uncounted.get(reason, 0) + 1
 
-    def _why_left(self, metrics: Any) -> str | None:
-        """Why the frame of this record is left to Python; ``None`` if it is not."""
+    def _raised_meanwhile(self) -> str | None:
+        """The only text of "unimplemented" that rose; of several, PyTorch may have caught some."""
         before, self._raised = self._raised, self._first(_RAISED)
-        failure = getattr(metrics, "fail_type", None)
-        reason = None
-        if getattr(metrics, "co_name", None) is None:
-            return None  # the recompile limit refused it
-        if failure is None and getattr(metrics, "has_guarded_code", True) is False:
-            rises = [text for text, count in self._raised.items() if count > before.get(text, 0)]
-            reason = rises[0] if len(rises) == 1 else None  # PyTorch may have caught the others
-        elif str(failure).rpartition(".")[2] == _LEFT and not must_be_one_graph():
-            reason = str(getattr(metrics, "fail_reason", None) or "")
-        return reason.partition(_STACK)[0].strip() if reason else None
+        rises = [text for text, count in self._raised.items() if count > before.get(text, 0)]
+        return _words(rises[0]) if len(rises) == 1 else None
 
 
 def reason_of(value: Any) -> str:
@@ -125,6 +128,22 @@ def head_of(reason: str) -> str:
     return reason.strip().partition("\n")[0]
 
 
+def _why_left(metrics: Any, raised: str | None) -> str | None:
+    """Why the frame of this record is left to Python; ``None`` if it is not."""
+    if getattr(metrics, "co_name", None) is None:
+        return None  # the recompile limit refused it
+    failure = getattr(metrics, "fail_type", None)
+    if failure is None and getattr(metrics, "has_guarded_code", True) is False:
+        return raised
+    if str(failure).rpartition(".")[2] == _LEFT and not must_be_one_graph():
+        return _words(str(getattr(metrics, "fail_reason", None) or ""))
+    return None
+
+
+def _words(text: str) -> str | None:
+    return text.partition(_STACK)[0].strip() or None
+
+
 def _place(metrics: Any) -> dict[str, Any]:
     """The function that is left to Python, with the line of the break if that is in its code."""
     name, file = getattr(metrics, "co_name", None), getattr(metrics, "co_filename", None)
@@ -133,4 +152,4 @@ def _place(metrics: Any) -> dict[str, Any]:
     in_it = line in of_code and getattr(metrics, "fail_user_frame_filename", None) == file
     where = place(name, file, line if in_it else getattr(metrics, "co_firstlineno", None))
     library = {"library": True} if file and is_library(file, None) else {}
-    return {**where, **library, "whole": True}
+    return {**where, **library, "eager": "all"}

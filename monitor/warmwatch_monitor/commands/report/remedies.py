@@ -14,7 +14,7 @@ from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.commands.report.goodput import CLEAN, DATA
 from warmwatch_monitor.commands.report.parts import Goodput, Priced, Recompiled, Remedy
 from warmwatch_monitor.model.run_summary import Provenance
-from warmwatch_monitor.output.amounts import REASON_LIMIT, few, own_words
+from warmwatch_monitor.output.amounts import REASON_LIMIT, broken_at, few, own_words
 from warmwatch_monitor.status.schema.compile import Break
 from warmwatch_monitor.status.words.repeating import failure, remedy_of_failure
 from warmwatch_monitor.status.words.requested import remedy_of_calls
@@ -265,10 +265,9 @@ def _of_unknown_saving(
 
 
 def of_break(graph_break: Break, longest: int = REASON_LIMIT) -> str:
-    """Why a graph broke, and the function that PyTorch left to Python because of it."""
-    whole = graph_break.called if graph_break.whole else None
-    left = f"; all of {whole} runs eagerly" if whole else ""
-    return f"{own_words(graph_break.reason, longest)}{left}"
+    """Why a graph broke, and where."""
+    where = broken_at(graph_break.called, graph_break.eager)
+    return "; ".join(filter(None, [own_words(graph_break.reason, longest), where]))
 
 
 def _breaks(breaks: Sequence[Break]) -> Iterator[Remedy]:

@@ -14,6 +14,7 @@ from warmwatch.shared.phrases import called_from, counted, duration, one_line, t
 from warmwatch.shared.phrases import place as place_of
 from warmwatch.shared.states import ENDED, State
 from warmwatch.shared.values import NEW_INSTANCE
+from warmwatch_monitor.output.amounts import broken_at
 from warmwatch_monitor.output.states import place
 
 _BREAK, _LIMIT = "graph break", "reached the recompile limit"
@@ -226,6 +227,6 @@ def _what(values: dict[str, Any]) -> str:
 
 def _breaks(rank: Rank) -> Iterator[_Reason]:
     for value in rank["compile"].get("breaks") or ():
-        left = value.get("whole") and value["called"]
-        whole = f", all of {left} runs eagerly" if left else ""
-        yield _Reason(_BREAK, "", whole, value["reason"], value.get("advice") or "", value["count"])
+        where = broken_at(value.get("called"), value.get("eager"))
+        about = f", {where}" if where else ""
+        yield _Reason(_BREAK, "", about, value["reason"], value.get("advice") or "", value["count"])

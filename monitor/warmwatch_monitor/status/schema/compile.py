@@ -1,6 +1,6 @@
 """Schema of a rank's compiler in ``/status``: units, functions, compilations."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -138,8 +138,9 @@ class Break(Struct, frozen=True, kw_only=True):
     """How often it had occurred when it was recorded."""
     called: str | None = None
     """Where, of several places the last; null: not known."""
-    whole: bool = False
-    """Whether PyTorch leaves that function to Python as a whole, not only up to the break."""
+    eager: Literal["all", "rest"] | None = None
+    """What of that function PyTorch leaves to Python: all of it, or the rest from there on. Null:
+    it compiles what follows the break."""
     advice: str | None = None
     """Remedy; null if none is known, or the break is in a library's code and no setting helps."""
 

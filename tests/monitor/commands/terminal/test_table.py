@@ -225,7 +225,7 @@ def test_graph_breaks_are_reported_if_the_answer_has_reasons() -> None:
     rank["compile"]["breaks"] = [{"reason": "call to\nprint", "count": 3}]
     output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
     assert output[-1] == "graph break, 3 times: call to print"
-    left = {"reason": "call to print", "count": 1, "called": "loss (train.py:7)", "whole": True}
+    left = {"reason": "call to print", "count": 1, "called": "loss (train.py:7)", "eager": "all"}
     rank["compile"]["breaks"] = [left]
     output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
     assert output[-1] == "graph break, all of loss (train.py:7) runs eagerly: call to print"
