@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 _CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 _END_SECONDS = 3.0  # to wait for the ends in the records
+_READ_SECONDS = 30.0  # to wait for records that cannot be read: a busy machine, a slow disk
 _RETENTION_SECONDS = "86400"  # a command's first training may end long before its last
-NOTHING = (
+_NOTHING = (
     "no step and no compilation was seen under this command. Python with -I, -E or -S, or older "
     "than 3.10, is not attached: add `import warmwatch.auto`. A process that changed its user or "
     "emptied its environment has its record in another directory"
@@ -135,6 +136,15 @@ def _records_of(
     return replace(RECORDS, make=make)
 
 
+def nothing_seen(snapshot: Snapshot) -> str:
+    """Why ``snapshot``, taken after the end of a command, has no run."""
+    from warmwatch_monitor.model import incomplete
+
+    if why := incomplete(snapshot):
+        return f"what ran under this command is not known yet: {why}; ask later: warmwatch runs"
+    return _NOTHING
+
+
 def living(snapshot: Snapshot) -> bool:
     """Whether a rank has not ended."""
     return any(rank.living for run in snapshot.runs for rank in run.ranks)
@@ -178,10 +188,17 @@ class Launched:
 
     def ended(self) -> Snapshot:
         """The Snapshot after their ends, which records may show a moment late."""
-        deadline = time.monotonic() + _END_SECONDS
+        from warmwatch_monitor.model import incomplete
+
+        began = time.monotonic()
         while True:
             snapshot = self.snapshot()
-            if not living(snapshot) or time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if living(snapshot):
+                over = waited > _END_SECONDS
+            else:
+                over = waited > _READ_SECONDS or snapshot.crowded or not incomplete(snapshot)
+            if over:
                 return snapshot
             time.sleep(0.1)
 

@@ -22,12 +22,12 @@ from warmwatch_monitor.client.daemon import daemon_of, query_daemon
 from warmwatch_monitor.client.started import ANY_PORT, ends_with_a_command, started_daemon
 from warmwatch_monitor.client.summaries import summaries_in
 from warmwatch_monitor.commands.launch import (
-    NOTHING,
     Launched,
     become,
     check_name,
     end_as,
     environment,
+    nothing_seen,
     startable,
     supervise,
 )
@@ -208,7 +208,7 @@ def write_outcome(
 def print_summary(snapshot: Snapshot, status: int) -> None:
     """Print how its runs ended and where their time went, separate from a piped output."""
     if not snapshot.runs:
-        note(f"warmwatch: {_failed(status) or NOTHING}")
+        note(f"warmwatch: {_failed(status) or nothing_seen(snapshot)}")
         return
     summary = in_short(summaries_in(snapshot))
     with suppress(OSError):  # the output is closed; still exit with CMD's code

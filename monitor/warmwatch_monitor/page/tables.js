@@ -53,8 +53,10 @@ function beyond({ state, conditions = [], end }) {
     return end.out_of_memory ? "out of memory" : end.exception ?? end.signal ?? (end.exit_code ? `exit code ${end.exit_code}` : null);
   }
   if (end) return end.how;
-  const holds = state === "warm" || state === "eager" ? conditions.map((one) => one.condition) : [];
-  return holds.includes("exiting") ? "exiting" : holds.includes("silent") ? "no step" : holds.includes("slower") ? "slower" : null;
+  const holds = conditions.map((held) => held.condition);
+  if (holds.includes("exiting")) return "exiting";
+  if (state !== "warm" && state !== "eager") return null;
+  return holds.includes("silent") ? "no step" : holds.includes("slower") ? "slower" : null;
 }
 
 function each(runs, found) {

@@ -151,7 +151,7 @@ def test_a_warm_rank_without_captured_code_has_no_real_speed() -> None:
     assert rank["state"] == "warm"
     (held,) = rank["conditions"]
     assert list(held.values()) == ["nothing_captured", CAPTURED_NOTHING, OF_NOTHING]
-    known = {"reason": BROKEN.reason, "count": 3, "called": None, "whole": False, "advice": None}
+    known = {"reason": BROKEN.reason, "count": 3, "called": None, "eager": None, "advice": None}
     assert rank["compile"]["breaks"] == [known]
 
 
@@ -163,12 +163,12 @@ def test_an_ended_run_reports_that_compiling_was_in_vain() -> None:
 
 
 def test_a_break_with_a_remedy_is_what_captures_nothing() -> None:
-    loop = GraphBreak(reason="Data-dependent branching", count=1, name="forward", whole=True)
+    loop = GraphBreak(reason="Data-dependent branching", count=1, name="forward", eager="all")
     (rank,) = status(b.snapshot(view(NOTHING, journal={"breaks": (loop,)})))["runs"][0]["ranks"]
     (held,) = rank["conditions"]
     assert "3 graph breaks: Data-dependent branching" in held["words"]
     assert held["advice"].startswith("Choose with torch.where")
-    assert rank["compile"]["breaks"][0]["whole"]
+    assert rank["compile"]["breaks"][0]["eager"] == "all"
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,9 @@ def test_the_title_is_the_state_and_its_figure_and_the_subtitle_has_the_rest(
 
 def test_a_qualified_state_has_its_condition() -> None:
     views = (WARM, under(WARM, "slower"), under(STATES["starting"], "silent"))
+    views = (*views, under(STATES["stalled"], "exiting"))
     runs = [status(b.snapshot(view))["runs"][0] for view in views]
-    assert [run["qualified_by"] for run in runs] == [None, "slower", None]
+    assert [run["qualified_by"] for run in runs] == [None, "slower", None, "exiting"]
 
 
 def test_a_rank_among_others_is_named_below_the_title() -> None:

@@ -13,13 +13,13 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.commands.check import measured as gate
 from warmwatch_monitor.commands.check.wording import caches_left, restarted, uncompiled, unfinished
 from warmwatch_monitor.commands.launch import (
-    NOTHING,
     Caches,
     Launched,
     end_as,
     environment,
     fresh_caches,
     living,
+    nothing_seen,
     startable,
     supervise,
 )
@@ -110,7 +110,7 @@ def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
             f"{command[0]} failed with exit code {code}, so nothing was compared", FAILED
         )
     if not snapshot.runs:
-        raise CannotCompareError(NOTHING, NOT_SEEN)
+        raise CannotCompareError(nothing_seen(snapshot), NOT_SEEN)
     for run in snapshot.runs:
         if _broken(run):
             raise CannotCompareError(f"{run_answer(run).summary}: nothing was compared", FAILED)

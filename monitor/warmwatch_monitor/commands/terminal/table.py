@@ -110,6 +110,8 @@ def _detail(rank: Rank) -> str:
     if not end:
         holds = {value["condition"] for value in rank.get("conditions", ())}
         instead = next((text for name, text in NOT_AT_SPEED.items() if name in holds), "")
+        if instead == "exiting":
+            return instead
         return rank["compile"]["phase"] or (instead if rank["state"] in ("warm", "eager") else "")
     if end["how"] in _NOT_PLAINLY_FINISHED:
         return str(end["how"])

@@ -146,9 +146,10 @@ def state_words(view: RankView) -> str:
 
 
 def qualified_by(view: RankView) -> str | None:
-    """The condition that qualifies a warm or eager state."""
+    """The condition that qualifies a warm or eager state; ``exiting`` qualifies any."""
     lead = leads_with(view)
-    return lead if view.judgement.state in WARM and lead in _QUALIFIED else None
+    qualifies = lead == "exiting" or (view.judgement.state in WARM and lead in _QUALIFIED)
+    return lead if qualifies else None
 
 
 _QUALIFIED: dict[str, Callable[[Figures], str]] = {

@@ -219,6 +219,18 @@ def test_the_time_of_a_recompile_includes_only_its_own_backward() -> None:
     assert totals == [24.0, 50.0, None, None, 70.0]
 
 
+def test_a_stalled_rank_that_is_exiting_is_shown_as_that() -> None:
+    answer = status(b.snapshot(b.in_every_state()["stalled"]))
+    (rank,) = answer["runs"][0]["ranks"]
+    rank["conditions"] = [{"condition": "exiting", "words": "exiting"}]
+    (cells,) = (
+        line
+        for line in lines(answer, now=NOW, width=120, wrap=False, colour=False)
+        if " stalled " in line
+    )
+    assert "exiting" in cells
+
+
 def test_graph_breaks_are_reported_if_the_answer_has_reasons() -> None:
     answer = status(b.snapshot(b.in_every_state()["warm"]))
     rank = answer["runs"][0]["ranks"][0]
