@@ -30,7 +30,7 @@ _NORMALISED = [
             r"\b(duration|latency|time|took|overhead)\w*([=: ]+)\d+(\.\d+)?(e-?\d+)?",
             r"\1\2<duration>",
         ),
-        (r"(\] [\w.]+ {2,})[\d., ]+$", r"\1<durations>"),  # of the table at the exit
+        (r"(\] [\w.<>]+) {2,}[\d., ]+$", r"\1 <durations>"),  # of the table at the exit
         (r"((?:^|\s)[\w.<>]+\s*[|,]\s*)\d+\.\d{4}(, \d+\.\d{4})*", r"\1<durations>"),
     )
 ]

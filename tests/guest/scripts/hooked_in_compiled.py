@@ -1,5 +1,6 @@
 """What the agent replaces, called in compiled functions and in functions below them."""
 # core
+# fault: torch 2.11: a compiled `super().train()` has two guards more, on the wrapper
 # environment: TORCH_LOGS=graph_breaks
 
 import functools
