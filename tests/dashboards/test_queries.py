@@ -320,13 +320,16 @@ def test_rules_and_variables_keep_clusters_and_nodes_apart(many_nodes: str) -> N
         for rule in group["rules"]
         if rule["type"] == "recording" and rule["name"] != "warmwatch:settings"
     }
-    # of runs that are over, stall, compile for long or wait for a rank without having lost one; of
-    # GPUs with errors; of daemons that do not answer
+    # of runs that are over, stall, are slower, compile for long, or wait for a rank without having
+    # lost one; of GPUs with errors; of daemons that do not answer
     rare = {"run:warmwatch_failed:max", "run:warmwatch_stalled_seconds:max"}
     rare |= {f"run:warmwatch_end_seconds:{name}" for name in ("age", "spread")}
     rare |= {f"run:warmwatch_{name}_seconds:max" for name in ("compile_wait", "long_compile")}
     rare |= {"gpu:warmwatch_errors:sum"}
-    rare |= {"instance:warmwatch_up:lost", "run:warmwatch_ranks_unseen:count"}
+    rare |= {f"run:warmwatch_{name}:max" for name in ("down", "slower_ratio")}
+    rare |= {f"run:warmwatch_ranks_{name}:count" for name in ("lost", "gone", "unseen")}
+    rare |= {"instance:warmwatch_up:lost", "rank:warmwatch_unseen_seconds:age"}
+    rare |= {"run_condition:warmwatch_ranks:count"}
 
     def incomplete() -> set[str]:
         return {name for name in recorded - rare if found(name, "cluster") != {*CLUSTERS}}

@@ -58,7 +58,7 @@ def everything() -> World:
     for run, count in (("recompiles", 8), ("calm", 1)):
         one.rank(run)
         name = "warmwatch_recompiles_after_warm_total"
-        one.add(name, lambda at, n=count: n * (at >= 300), run=run, rank="0")
+        one.add(name, lambda at, n=count: n * (at >= 270), run=run, rank="0")
     for run, until in (("slower", 9999), ("slower-for-minutes", 450)):
         one.rank(run)
         name = "warmwatch_slower_ratio"
@@ -109,7 +109,10 @@ def hosts(world: World) -> None:
     """Daemons with one fault each, and one without."""
     world.daemon("c", host="shared")
     world.daemon("d", host="shared")
-    world.daemon("down", down=lambda at: at >= 120)
+    down = world.daemon("down", down=lambda at: at >= 120)
+    down.rank("host-lost", world_size=2)
+    raised = {"end": "failed", "exception": "RuntimeError", "exit_code": "1"}
+    world.daemon("up").rank("host-lost", 1, [(0, "warm"), (120, "failed")], end=raised)
     world.daemon("late", clock=-480)
     world.daemon("flaky", down=lambda at: at % 120 < 30)
     restarts = world.daemon("restarts", down=lambda at: at % 180 < 15)
@@ -148,7 +151,7 @@ def hosts(world: World) -> None:
 FIRE: dict[str, dict[str, tuple[float, float]]] = {
     "WarmwatchWarmUpTooLong": {"slow-start": (5.5, 20.0)},
     "WarmwatchThrashing": {"thrashing": (4.0, 20.0)},
-    "WarmwatchRecompilesAfterWarm": {"recompiles": (5.0, 19.75)},
+    "WarmwatchRecompilesAfterWarm": {"recompiles": (4.5, 19.25)},
     "WarmwatchEagerFallback": {"fallback": (2.0, 20.0), "unfused": (2.0, 20.0)},
     "WarmwatchNothingCaptured": {"nothing_captured": (4.0, 20.0)},
     "WarmwatchNeverCompiled": {"never_compiled": (4.0, 20.0)},
@@ -157,6 +160,7 @@ FIRE: dict[str, dict[str, tuple[float, float]]] = {
     "WarmwatchStalled": {"o'stalled & co": (3.25, 20.0)},
     "WarmwatchStalledLong": {"o'stalled & co": (11.5, 20.0)},
     "WarmwatchRankLost": {"unknown-end": (1.5, 20.0), "lost": (2.5, 20.0)},
+    "WarmwatchHostLost": {"host-lost": (4.0, 20.0)},
     "WarmwatchRunFailed": {"large": (3.0, 20.0), "raised": (3.0, 20.0), "apart": (4.0, 20.0)},
     "WarmwatchRunEnded": {"ended-sometime": (1.5, 20.0), "cancelled": (3.0, 20.0)},
     "WarmwatchCompileSkew": {"waits-little": (1.75, 20.0), "waits": (7.5, 20.0)},

@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from warmwatch.shared.states import CONDITIONS, ENDED, State
 
 RULES = Path(__file__).parents[2] / "dashboards" / "rules"
@@ -23,6 +25,11 @@ STEP = 15
 
 Value = float | Callable[[float], float | None] | None
 Labels = Mapping[str, str]
+
+
+def about(first: float, last: float) -> Any:
+    """Minutes; the alerts may be evaluated before or after the recording rules, which is a step."""
+    return pytest.approx((first, last), abs=1.1 * STEP / 60)
 
 
 class World:

@@ -27,6 +27,7 @@ from support.records import (
     write_record,
 )
 from support.values import replace
+from warmwatch.process.process_tree import process_key
 from warmwatch.shared import record
 from warmwatch.shared.clock_origin import boot_id
 from warmwatch.shared.record import StepCounts
@@ -220,6 +221,30 @@ def test_a_lost_record_is_removed_after_the_retention(
     only(source)
     hands.turn(2)
     assert source.read().records == ()
+
+
+def test_a_failed_rank_remains_as_long_as_its_launcher_may_start_it_again(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    """The new process may hang before it has a record, in ``init_process_group()``."""
+    launcher = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with launcher:
+        by = {"launch": f"parent:{process_key(launcher.pid)}", "launcher": "torchelastic"}
+        for attempt in (0, 1):
+            slot = ending("failed", 880, rank=1, attempt=attempt, **by)
+            write_record(tmp_path, slot, name=f"attempt-{attempt}")
+        write_record(tmp_path, ending("finished", 880, rank=0, run="done", **by), name="done")
+        shell = by | {"launcher": "env"}  # what started it lives on
+        write_record(tmp_path, ending("failed", 880, rank=0, run="shell", **shell), name="shell")
+        assert len(source.read().records) == 4
+        for _ in range(2):
+            hands.turn(600)
+            source.read()  # the next poll takes the earlier attempt out
+            (left,) = source.read().records
+            assert (left.slot.identity.run, left.slot.identity.attempt) == ("gpt2", 1)
+        launcher.communicate(b"\n")
+        hands.turn(11)
+        assert source.read().records == ()
 
 
 def test_an_ended_rank_remains_as_long_as_its_run_is_shown(

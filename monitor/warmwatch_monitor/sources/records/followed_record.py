@@ -1,8 +1,9 @@
 """One record, followed over many polls: what was read, and when to read it again.
 
 A record that reported its end is read for a moment more. Then it stays as it was until the
-retention of its run is over. A process that disappeared without an exit record may write again
-(see ``liveness``). So its record is read for as long as its folder is there, but less often.
+retention of its run is over, and longer while its launcher may start its rank again. A process that
+disappeared without an exit record may write again (see ``liveness``). So its record is read for as
+long as its folder is there, but less often.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from warmwatch_monitor.sources.records.folder import (
     left_by,
 )
 from warmwatch_monitor.sources.records.followed_journal import Journal, never
-from warmwatch_monitor.sources.records.liveness import Life, Origin, Owners, here
+from warmwatch_monitor.sources.records.liveness import Life, Origin, Owners, here, launcher_lives
 
 _REVISIT_NS = 10 * 10**9  # of a record that is over without an exit record, or was left out
 _RESTING_NS = 10**9  # of one whose process disappeared and that moves no more
@@ -87,7 +88,8 @@ class FollowedRecord:
         read_ns: when it was read last, 0 before the first time. due_ns: when to read it again.
         left_out: whether the answer has no room for it. weight: how many ranks it counts for in the
         limits. run, start, rank, began: as read last.
-        until_ns: until when it is shown for itself: its retention after its end.
+        until_ns: until when it is shown for itself: its retention after its end, or while its rank
+            may be started again.
     """
 
     def __init__(self, folder: str, uid: int, shared: Shared) -> None:
@@ -195,12 +197,24 @@ class FollowedRecord:
         rests, ended = self._life.rests, bool(reading.slot.compile.end_code)
         ended_ago_ns = self._ended_ago_ns(reading, poll.now_ns, poll.epoch)
         self.until_ns = poll.now_ns + poll.retention_ns - ended_ago_ns
+        if not self.is_shown_at(poll.now_ns) and self._may_return(reading, poll):
+            self.until_ns = poll.now_ns + _REVISIT_NS
         if self.is_shown_at(poll.now_ns) or self._is_missing(poll):
             if rests and poll.limited and not reading.unread_bytes:
                 self.due_ns = poll.now_ns + _RESTING_NS
             return reading
         self._forget(_NEVER_NS if rests and ended else poll.now_ns + _REVISIT_NS)
         return None
+
+    def _may_return(self, reading: RecordReading, poll: Poll) -> bool:
+        """Whether its launcher may start its rank again: it lives, and has not done so."""
+        identity, how = reading.slot.identity, record.ENDS[reading.slot.compile.end_code]
+        if how == "finished" or not self._ours or not launcher_lives(identity):
+            return False
+        uid, run, launch, attempt = cast("Start", self.start)
+        return not any(
+            start[:3] == (uid, run, launch) and start[3] > attempt for start in poll.shown
+        )
 
     def _forget(self, due_ns: int) -> None:
         """Its folder may stay for weeks; what was read of it does not stay in memory."""

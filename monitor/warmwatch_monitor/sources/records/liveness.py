@@ -209,6 +209,21 @@ def writer(pid: int, inode: int, owner: int, root: str = proc.PROC) -> Holder | 
     return result if result and result.may_own(owner) else None
 
 
+def launcher_lives(identity: Identity, root: str = proc.PROC) -> bool:
+    """Whether the ``torchrun`` that started a rank, and may start it again, is seen to live."""
+    kind, _, key = identity.launch.partition(":")
+    pid, namespace, started = (*key.split(":"), "", "")[:3]
+    if (kind, identity.launcher) != ("parent", "torchelastic") or not pid.isdecimal():
+        return False
+    try:
+        if str(os.stat(f"{root}/self/ns/pid").st_ino) != namespace:
+            return False
+    except OSError:
+        return False
+    fields = _fields(int(pid), root)
+    return len(fields) > _STARTED and fields[_STATE] not in "ZX" and fields[_STARTED] == started
+
+
 def _runs_another_program(holder: Holder, values: Mapping[str, str]) -> bool:
     peak, code = _number(values, "VmPeak"), _number(values, "VmExe")
     return 0 < peak < holder.peak or 0 < code != holder.code > 0
