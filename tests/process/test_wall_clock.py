@@ -53,12 +53,23 @@ class Daemon:
         with urllib.request.urlopen(self.url + path, timeout=300) as reply:
             return json.load(reply)
 
-    def counters(self) -> dict[str, float]:
-        """Every series that only grows, by name and labels."""
+    def series(self) -> dict[str, float]:
+        """Every series, by name and labels."""
         with urllib.request.urlopen(self.url + "/metrics", timeout=300) as reply:
             lines = reply.read().decode().splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-        return {name: float(value) for name, value in pairs if _GROWS.search(name)}
+        return {name: float(value) for name, value in pairs}
+
+    def counters(self) -> dict[str, float]:
+        """Those that only grow."""
+        return {name: value for name, value in self.series().items() if _GROWS.search(name)}
+
+    def ages(self) -> dict[str, float]:
+        """How long ago each timestamp of a run was by the daemon's time, as in the rules."""
+        series = self.series()
+        now = series["warmwatch_time_seconds"]
+        stamps = (name for name in series if "_timestamp_seconds{" in name and "run=" in name)
+        return {name: now - series[name] for name in stamps}
 
     def processes(self) -> set[str]:
         """Of which runs it counts what the process uses."""
@@ -98,8 +109,16 @@ def test_no_counter_falls_and_no_state_jumps_when_the_daemons_clock_is_set(
         # the host's own figures, and which process is whose, come with its rounds
         wait_until(lambda: _all_up(daemon.get()) and daemon.processes() == {"steady", "busy"})
         before, states = daemon.counters(), _states(daemon.get())
+        ages = daemon.ages()
+        assert {name.partition("{")[0] for name in ages} >= {
+            "warmwatch_state_start_timestamp_seconds",
+            "warmwatch_run_compiling_start_timestamp_seconds",
+        }
         for seconds in SETTINGS:
             daemon.set(seconds)
+            later = daemon.ages()
+            assert later.keys() == ages.keys()
+            assert all(ages[name] - 1 < age < ages[name] + HOUR / 2 for name, age in later.items())
             after = daemon.counters()
             assert after.keys() == before.keys()
             assert {name for name in after if after[name] < before[name]} == set()

@@ -89,9 +89,14 @@ def families(snapshot: Snapshot) -> Iterator[Family]:
         for run in snapshot.runs
         for view in run.ranks
     ]
-    ended = {labels for labels, view in ranks if _ended_long_ago(view, snapshot.epoch)}
+    ended = {labels for labels, view in ranks if _ended_long_ago(view, snapshot)}
+    clocks = {labels: step for labels, view in ranks if (step := clock_step(view, snapshot))}
     for series in RANK_SERIES:
         family = series.family(ranks)
+        if clocks and family.name.endswith("_timestamp_seconds"):
+            family.rows = [
+                (labels, _later(values, clocks.get(labels, 0.0))) for labels, values in family.rows
+            ]
         if family.label:
             family.rows = [
                 (labels, _without_zeros(values) if labels in ended else values)
@@ -103,10 +108,28 @@ def families(snapshot: Snapshot) -> Iterator[Family]:
     yield _gpu_info(ranks)
 
 
-def _ended_long_ago(view: RankView, epoch: float) -> bool:
+def clock_step(view: RankView, snapshot: Snapshot) -> float:
+    """By how many seconds the clock was set after the rank attached; 0 below a second.
+
+    Its timestamps follow the clock of that time. What rules compute from them and the daemon's
+    present time would be wrong by the step.
+    """
+    if view.reading is None or not view.reading.this_boot:
+        return 0.0
+    step = round(snapshot.epoch - view.reading.slot.header.epoch_seconds(snapshot.now_ns), 1)
+    return step if abs(step) >= 1 else 0.0
+
+
+def _later(values: Sequence[Value], seconds: float) -> Sequence[Value]:
+    return [value + seconds if isinstance(value, float) else value for value in values]
+
+
+def _ended_long_ago(view: RankView, snapshot: Snapshot) -> bool:
     """Whether the rank ended long enough ago for a scrape to have seen its final values."""
     since = view.figures.progress.state_since
-    return not view.living and (since is None or epoch - since > FINAL_SECONDS)
+    if view.living or since is None:
+        return not view.living
+    return snapshot.epoch - since - clock_step(view, snapshot) > FINAL_SECONDS
 
 
 def _without_zeros(values: Sequence[Value]) -> Sequence[Value]:
@@ -191,7 +214,12 @@ def end_families(snapshot: Snapshot) -> Iterator[Family]:
     )
     for run in snapshot.runs:
         stretch = run.stretch
-        compiling.add(Labels({"run": run.run}), stretch.began_at if stretch else None)
+        for view in run.ranks if stretch else ():
+            its = view.figures.progress.stretch
+            if its and stretch and its.began_at == stretch.began_at:
+                began_at = stretch.began_at + clock_step(view, snapshot)
+                compiling.add(Labels({"run": run.run}), began_at)
+                break
         together.add(Labels({"run": run.run}), run.ended_together)
         for view in run.ranks:
             who = {"run": run.run, "rank": str(view.rank)}
