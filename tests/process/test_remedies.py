@@ -65,6 +65,20 @@ for _ in range(6):
     buf.append(torch.randn(2))
     loss(torch.randn(16, 4), buf).backward(); opt.step(); opt.zero_grad()
 """
+LENGTHS = """
+class Recurrent(torch.nn.Module):
+    def __init__(self):
+        super().__init__(); self.cell = torch.nn.Linear(16, 8)
+    def forward(self, x):
+        h = x.new_zeros(x.shape[0], 8)
+        for t in range(x.shape[1]): h = torch.tanh(self.cell(torch.cat((x[:, t], h), 1)))
+        return h
+net = Recurrent(); opt = torch.optim.SGD(net.parameters(), 1e-2)
+model = torch.compile(net, backend="eager")
+for length in (5, 5, 5, 5, 5, 9, 7):
+    if CURED: length = 9
+    model(torch.randn(4, length, 8)).sum().backward(); opt.step(); opt.zero_grad()
+"""
 METHOD = """
 class Net(torch.nn.Module):
     def __init__(self):
@@ -153,6 +167,16 @@ def test_a_recompile_in_every_step_has_its_remedy_before_the_run_was_warm(tmp_pa
     assert rank["compile"]["last"][-1]["advice"] == remedy
     truth, rank, words = tried(tmp_path / "cured", GROWING, True)
     assert (truth["graphs"], advised(rank)) == (1, {})
+
+
+def test_no_remedy_stays_that_a_later_recompile_refutes(tmp_path: Path) -> None:
+    truth, rank, _ = tried(tmp_path / "faulty", LENGTHS, False)
+    first, second = (past for past in rank["compile"]["last"] if past["category"])
+    assert (truth["graphs"], first["plain"]) == (3, "`x`: dim 1 went from 5 to 9")
+    assert first["advice"] is None  # it said that other sizes need no recompile
+    assert "makes a constant of this size" in second["advice"]
+    truth, rank, _ = tried(tmp_path / "cured", LENGTHS, True)
+    assert (truth["graphs"], rank["compile"]["recompiles"]) == (1, 0)
 
 
 def test_a_method_of_the_compiled_object_is_named_and_compiled(tmp_path: Path) -> None:

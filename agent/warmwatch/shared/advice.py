@@ -9,7 +9,7 @@ object; a compilation reads it from the arguments of the call that it compiles.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from warmwatch.shared.guard_kinds import (
@@ -97,6 +97,7 @@ _OF_CONDITION = (
     "pad or bucket the size."
 )
 _A_SIZE = r"\.size\(\)\[\d+\]"
+_SIZE_OF = r"([\w.\[\]'\"]{1,200})\.size\(\)\[(\d+)\]"
 _OF_RELATION = (
     "Both sizes are dynamic already: call the function once on each side of the condition during "
     "the warm-up, or take the branch outside of it."
@@ -123,10 +124,13 @@ _OF_STRIDE = "Give it the same layout at every call (for example with .contiguou
 _DYNAMIC_NOW = (
     "PyTorch treats a size as dynamic once it has changed: other sizes usually need no recompile."
 )
-_OF_STATIC = (
+_WITHOUT_STATIC = (
     "Leave dynamic=False (or automatic_dynamic_shapes = False, or "
-    "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_SHAPES=0) out: PyTorch then treats a size as "
-    f"dynamic once it has changed. Or {ADVICE['shape'][0].lower()}{ADVICE['shape'][1:]}"
+    "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_SHAPES=0) out: PyTorch then treats"
+)
+_OF_STATIC = (
+    f"{_WITHOUT_STATIC} a size as dynamic once it has changed. "
+    f"Or {ADVICE['shape'][0].lower()}{ADVICE['shape'][1:]}"
 )
 _OF_CHANGED = f"{ADVICE['shape']} {_DYNAMIC_NOW}"
 # A tensor from before a graph break, which no user can mark
@@ -197,13 +201,24 @@ _OF_OPTIMIZER = (
     "Keep this number of the optimizer constant (of OneCycleLR and CyclicLR: "
     "cycle_momentum=False), or call step() outside of the compiled function."
 )
-# PyTorch's default for integers that are passed to the function
+# PyTorch's default makes these inputs once they have changed: a finite float anywhere, and an
+# integer that is passed to the function; not one of a module, nor a global variable.
 _INTEGER = r"^(?P<name>\w+(?:\[[^\]]*\])*) == (?P<old>-?\d+)$"
-_OF_CHANGED_INTEGER = (
-    "PyTorch treats an integer as dynamic once it has changed: other values usually need no "
+_FLOAT = r"^(?P<name>[\w.\[\]'\"]+) == (?P<old>-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+))$"
+_DYNAMIC_NUMBER = (
+    "PyTorch treats a number as dynamic once it has changed: other values usually need no "
     "recompile."
 )
+_OF_CHANGED_NUMBER = f"{ADVICE['python_value']} {_DYNAMIC_NUMBER}"
+_OF_STATIC_NUMBER = (
+    f"{_WITHOUT_STATIC} a number as dynamic once it has changed. Or "
+    f"{ADVICE['python_value'][0].lower()}{ADVICE['python_value'][1:]}"
+)
 
+
+# What a first change says in the warm-up. A later one of the same size or number can refute it.
+_AT_FIRST = {_OF_CHANGED: _DYNAMIC_NOW, _OF_CHANGED_NUMBER: _DYNAMIC_NUMBER}
+_REFUTE_NOTHING = frozenset({*_AT_FIRST, _OF_ONE})
 
 # These avoid a recompile wherever it happens. Others only move one to the warm-up.
 SURE = frozenset({_OF_OPTIMIZER, _OF_INTEGER, _OF_GLOBAL_INTEGER, ATTRIBUTE, ATTRIBUTE_NONE})
@@ -217,14 +232,25 @@ def of_integer(entry: str) -> str | None:
     return _OF_GLOBAL_INTEGER if re.match(_IN_GLOBAL, entry) else _OF_INTEGER
 
 
-def _changed_first(guard: str, reason: str) -> bool:
-    """Whether this is the first change of an integer: no entry has another constant for it."""
-    match = re.match(_INTEGER, guard)
-    if match is None:
-        return False
-    lines = [guard_of(line[:_LONGEST]) for line in reason.split("\n")[:_MOST_ENTRIES]]
-    again = [item for line in lines if (item := re.match(_INTEGER, line))]
-    return all(value["name"] != match["name"] or value["old"] == match["old"] for value in again)
+def _of_number(reason: str, dynamic: bool | None) -> str | None:
+    """The remedy for a number that PyTorch's default makes dynamic at its first change."""
+    first, *others = [entry[:_LONGEST] for entry in reason.split("\n")[:_MOST_ENTRIES]]
+    match = _number(first)
+    if match is None or dynamic is True:  # then it was an input from the first compilation on
+        return None
+    if dynamic is False:
+        return _OF_STATIC_NUMBER
+    again = [item for entry in others if (item := _number(entry))]
+    if any(item["name"] == match["name"] and item["old"] != match["old"] for item in again):
+        return None  # it changed before, and the code makes it a constant
+    return _OF_CHANGED_NUMBER
+
+
+def _number(entry: str) -> re.Match[str] | None:
+    guard = guard_of(entry)
+    return re.match(_FLOAT, guard) or (
+        None if re.match(_IN_GLOBAL, entry) else re.match(_INTEGER, guard)
+    )
 
 
 def advice(
@@ -254,13 +280,16 @@ def advice(
         return _OF_LAST_BATCH.format(*last_batch)
     if after_warm or remedy in SURE:
         return remedy
-    if remedy == _OF_CHANGED_INTEGER:
-        return remedy
-    return _DYNAMIC_NOW if remedy == _OF_CHANGED else None
+    return _AT_FIRST.get(remedy or "")
 
 
-def advice_for(value: Any, *, after_warm: bool = True) -> str | None:
-    """The remedy for a compilation, or what is recorded of one, as far as it has the attributes."""
+def advice_for(value: Any, *, after_warm: bool = True, later: Iterable[Any] = ()) -> str | None:
+    """The remedy for a compilation, or what is recorded of one, as far as it has the attributes.
+
+    ``later``: later recompiles of its function, which can refute what the first change says.
+    """
+    if _is_refuted(value, later):
+        return None
     kind = getattr(value, "kind", None) or next(iter(getattr(value, "kinds", ())), None)
     return advice(
         *(value.category, kind, value.reason),
@@ -271,9 +300,39 @@ def advice_for(value: Any, *, after_warm: bool = True) -> str | None:
     )
 
 
+def _is_refuted(value: Any, later: Iterable[Any]) -> bool:
+    """Whether other sizes or values did need a recompile, of the function and for the same size or
+    number."""
+    if (
+        not value.reason
+        or _remedy(value.category, None, value.reason, value.dynamic) not in _AT_FIRST
+    ):
+        return False
+    subjects = _subjects(value.reason)
+    return any(
+        other.category == value.category
+        and subjects & _subjects(other.reason or "")
+        and not getattr(other, "last_batch", None)
+        and _remedy(other.category, None, other.reason, other.dynamic) not in _REFUTE_NOTHING
+        for other in later
+    )
+
+
+def _subjects(reason: str) -> frozenset[tuple[str, str]]:
+    """The sizes (tensor and dim), or the number, that the guard in the first line is about."""
+    entry = reason.partition("\n")[0][:_LONGEST]
+    if match := re.search(_MISMATCH, entry):
+        return frozenset({(guard_of(match["name"]), match["dim"] or "")})
+    if match := _number(entry):
+        return frozenset({(match["name"], "")})
+    return frozenset(re.findall(_SIZE_OF, guard_of(entry)))
+
+
 def cause(category: str, kind: str | None, reason: str | None) -> str:
     """Equal for recompiles of one function that one remedy avoids: a size, a layout, a dtype."""
     remedy = _remedy(category, kind, reason, None)
+    if remedy == _OF_CHANGED_NUMBER:
+        return ADVICE[category]
     return category if remedy is None or remedy in _OF_SIZES else remedy
 
 
@@ -301,8 +360,8 @@ def _remedy(
             return integer
         if re.search(_IN_GROUPS, guard):
             return _OF_OPTIMIZER
-        if _changed_first(guard, reason):
-            return _OF_CHANGED_INTEGER
+        if number := _of_number(reason, dynamic):
+            return number
     if category == "shape" and reason and (remedy := _of_size(reason, dynamic)):
         return remedy
     return ADVICE.get(category)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -154,8 +154,9 @@ def _counted(name: str, count: int) -> str:
 def _each_once(name: str, causes: list[Cause]) -> Iterator[str]:
     """Each distinct cause with its remedy."""
     times: dict[tuple[str, str | None], int] = {}
-    for cause in causes:
-        described = _cause(name, cause)
+    for number, cause in enumerate(causes, 1):
+        later = (other for other in causes[number:] if other.where == cause.where)
+        described = _cause(name, cause, later)
         times[described] = times.get(described, 0) + 1
     for (text, remedy), count in list(times.items())[:_MOST]:
         yield text if count == 1 else f"{text} ({count} times)"
@@ -165,7 +166,7 @@ def _each_once(name: str, causes: list[Cause]) -> Iterator[str]:
         yield f"and {len(times) - _MOST} more"
 
 
-def _cause(name: str, cause: Cause) -> tuple[str, str | None]:
+def _cause(name: str, cause: Cause, later: Iterable[Cause] = ()) -> tuple[str, str | None]:
     where = place(cause.where.name, cause.where.file, cause.where.line) or "somewhere"
     if name == "graphs":
         return where, None
@@ -183,4 +184,4 @@ def _cause(name: str, cause: Cause) -> tuple[str, str | None]:
         or one_line(cause.reason, _LONGEST)
         or "PyTorch gives no reason"
     )
-    return f"{where}: {why}", advice_for(cause)
+    return f"{where}: {why}", advice_for(cause, later=later)

@@ -17,6 +17,7 @@ from warmwatch_monitor.model import (
     Compilation,
     Figures,
     FunctionCost,
+    Log,
     LongStep,
     Memory,
     RankView,
@@ -32,7 +33,7 @@ from warmwatch_monitor.model import (
     families,
     spread,
 )
-from warmwatch_monitor.model.journal import GraphBreak
+from warmwatch_monitor.model.journal import CompileTarget, GraphBreak
 from warmwatch_monitor.output.amounts import label, plain_reason
 from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
@@ -318,7 +319,7 @@ def _compile(view: RankView) -> compile_schema.Compile:
         estimate=view.estimate if view.judgement.compiling else None,
         underway=underway(view.figures),
         functions=_functions(log.functions),
-        last=_last(log.compilations, log.dearest, log.dearest_seconds),
+        last=_last(log),
         more_breaks=max(0, len(log.breaks) - BREAKS),
         more_varying=max(0, len(log.varying) - VARYING),
         more_inefficiencies=more_inefficiencies,
@@ -339,33 +340,40 @@ def _break(graph_break: GraphBreak) -> compile_schema.Break:
     )
 
 
-def _last(
-    compilations: Sequence[Compilation], dearest: Compilation | None, dearest_seconds: float
-) -> list[compile_schema.PastCompilation]:
+def _last(log: Log) -> list[compile_schema.PastCompilation]:
     """The last compilations, each with the total cost of its family, as far as recorded.
 
-    Before them ``dearest``, which took that long with its family, if it is an earlier one.
+    Before them the dearest, which took that long with its family, if it is an earlier one.
     """
+    compilations, dearest = log.compilations, log.dearest
     totals = {
         family[0]: total(compilations[at].seconds for at in family)
         for family in families(compilations)
     }
     first = max(0, len(compilations) - LAST)
-    last = [compilation(compilations[at], totals.get(at)) for at in range(first, len(compilations))]
+    newest = (log.underway,) if log.underway else ()
+    last = [
+        compilation(compilations[at], totals.get(at), (*compilations[at + 1 :], *newest))
+        for at in range(first, len(compilations))
+    ]
     if dearest is None or dearest in compilations[first:]:
         return last
-    return [compilation(dearest, dearest_seconds), *last]
+    at = compilations.index(dearest) + 1 if dearest in compilations else 0
+    return [compilation(dearest, log.dearest_seconds, (*compilations[at:], *newest)), *last]
 
 
 def compilation(
-    compilation: Compilation, total_seconds: float | None = None
+    compilation: Compilation,
+    total_seconds: float | None = None,
+    later: Sequence[CompileTarget] = (),
 ) -> compile_schema.PastCompilation:
+    remedy = remedy_of_compilation(compilation, later) or remedy_of_dropped(compilation)
     return copied(
         compilation,
         compile_schema.PastCompilation,
         total_seconds=total_seconds,
         plain=plain_reason(compilation) or dropped(compilation),
-        advice=remedy_of_compilation(compilation) or remedy_of_dropped(compilation),
+        advice=remedy,
         called=label(compilation),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from warmwatch.shared.advice import advice_for
 from warmwatch.shared.breaks import break_remedy, plain_break
@@ -78,8 +78,8 @@ def headline(held: Compared) -> str:
 def causes(held: Compared) -> list[tuple[str, str | None]]:
     """The distinct causes, each with its remedy; at most MOST."""
     counts: dict[tuple[str, str | None], int] = {}
-    for cause in held.causes:
-        line = _cause(cause, held.measure)
+    for number, cause in enumerate(held.causes, 1):
+        line = _cause(cause, held.measure, held.causes[number:])
         times = cause.count if isinstance(cause, GraphBreak) else 1
         counts[line] = counts.get(line, 0) + times
     lines = [
@@ -93,7 +93,7 @@ def causes(held: Compared) -> list[tuple[str, str | None]]:
     return lines[:MOST] + ([(f"and {left} more", None)] if left > 0 else [])
 
 
-def _cause(cause: Cause, measure: str) -> tuple[str, str | None]:
+def _cause(cause: Cause, measure: str, later: Sequence[Cause]) -> tuple[str, str | None]:
     if isinstance(cause, GraphBreak):
         why = plain_break(cause.reason) or own_words(cause.reason, _LONGEST)
         where = place(*cause.function)
@@ -102,7 +102,7 @@ def _cause(cause: Cause, measure: str) -> tuple[str, str | None]:
     if isinstance(cause, CudagraphSkip):
         return _skip(cause, cause.reason), _OF_SKIP
     if isinstance(cause, Compilation):
-        return _compilation(cause, measure)
+        return _compilation(cause, measure, later)
     kind = reason_of(cause.setting)
     where = place(*cause.function)
     setting = f" ({cause.setting})" if cause.limit is not None else ""
@@ -110,14 +110,21 @@ def _cause(cause: Cause, measure: str) -> tuple[str, str | None]:
     return f"{text}{setting}", REMEDIES[kind]
 
 
-def _compilation(compilation: Compilation, measure: str) -> tuple[str, str | None]:
+def _compilation(
+    compilation: Compilation, measure: str, later: Sequence[Cause]
+) -> tuple[str, str | None]:
     where = place(*compilation.function) or "a graph"
     if measure == "failures":
         return f"{where}: {compilation.failure}", _OF_FAILURE
     if measure == "cudagraph_skips":
         return _skip(compilation, compilation.cudagraph_skip or ""), _OF_SKIP
     why = reason(compilation, _LONGEST) or "reason unknown"
-    return f"{where}: {why}", advice_for(compilation)
+    own = (
+        cause
+        for cause in later
+        if isinstance(cause, Compilation) and cause.function == compilation.function
+    )
+    return f"{where}: {why}", advice_for(compilation, later=own)
 
 
 def _skip(value: Compilation | CudagraphSkip, reason: str) -> str:

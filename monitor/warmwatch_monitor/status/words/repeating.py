@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from warmwatch.shared.advice import MADE_ANEW, advice_for
 from warmwatch.shared.phrases import called_from, duration, place
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.figures.units import total
 from warmwatch_monitor.model import Compilation, Figures
+from warmwatch_monitor.model.journal import CompileTarget
 from warmwatch_monitor.output.amounts import own_words, reason
 from warmwatch_monitor.output.summary import Words, begin
 from warmwatch_monitor.status.words.caching import dropped, remedy_of_dropped
@@ -61,15 +64,21 @@ def remedy_of_repeating(figures: Figures) -> str | None:
     return None if compilation is None else remedy_of_compilation(compilation)
 
 
-def remedy_of_compilation(compilation: Compilation) -> str | None:
-    """What helps against a failure, or a recompile after the warm-up or in every step."""
+def remedy_of_compilation(
+    compilation: Compilation, later: Iterable[CompileTarget] = ()
+) -> str | None:
+    """What helps against a failure, or a recompile after the warm-up or in every step.
+
+    ``later``: what compiled after it, of any function.
+    """
     if compilation.failure:
         return remedy_of_failure(compilation.name, compilation.failure_hint, compilation.failure)
     if compilation.category and not (
         compilation.category == NEW_INSTANCE and compilation.in_a_row >= REPEATED_STEPS
     ):
         late = compilation.after_warm or compilation.in_a_row >= REPEATED_STEPS
-        return advice_for(compilation, after_warm=late)
+        own = (target for target in later if target.function == compilation.function)
+        return advice_for(compilation, after_warm=late, later=own)
     if compilation.in_a_row < REPEATED_STEPS:
         return None
     if compilation.category == NEW_INSTANCE:
