@@ -40,11 +40,11 @@ class Listener:
     def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
         """Wrap all other agent code that ``on_step`` calls on rare occasions."""
 
-    def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
+    def begin(self, event: str, target: Mapping[str, Any] | None = None) -> None:
         """A compile event began on this thread.
 
-        ``of``, if the hook has it: name, file, line and code of what is compiled, its kind and its
-        compile id.
+        ``target``, if the hook has it: name, file, line and code of what is compiled, its kind and
+        its compile id.
         """
 
     def end(self, event: str) -> None:
@@ -58,16 +58,16 @@ class Listener:
         """
         return False
 
-    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
+    def recompile(self, reason: str, category: str, target: Mapping[str, Any]) -> None:
         """This thread begins a recompile; ``reason`` is PyTorch's text.
 
-        ``where``: name, file and line.
+        ``target``: name, file and line.
         """
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         """A compilation ended on this thread; ``kind`` is one of ``record.KINDS``."""
 
-    def refusal(self, of: Mapping[str, Any]) -> Exception | None:  # noqa: ARG002 - as above
+    def refusal(self, target: Mapping[str, Any]) -> Exception | None:  # noqa: ARG002 - as above
         """The exception to raise instead of compiling a kernel; ``None``: compile it."""
         return None
 
@@ -119,8 +119,8 @@ class Listener:
         """The user's program called ``torch.compile``; ``way``: the arguments, as journal
         values. ``trains``: every step calls what it was called with."""
 
-    def progress(self, of: str, done: int, total: int) -> None:
-        """``done`` of ``total`` are done; ``of`` is one of ``record.PROGRESS``."""
+    def progress(self, subject: str, done: int, total: int) -> None:
+        """``done`` of ``total`` are done; ``subject`` is one of ``record.PROGRESS``."""
 
     def precompiled(self, kind: str) -> None:
         """Code that was compiled ahead of time runs; ``kind``: one of ``record.PRECOMPILED``."""

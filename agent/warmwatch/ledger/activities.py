@@ -45,7 +45,7 @@ class Activities:
         self._paused = 0  # time of pauses when the last activity ended
         self._mark: tuple[int, ...] = ()  # of the last step before this stretch
 
-    def begin(self, thread: int, event: str, now: int, of: Mapping[str, Any]) -> None:
+    def begin(self, thread: int, event: str, now: int, target: Mapping[str, Any]) -> None:
         block = self._block
         stack = self._background.get(thread) or self._stacks.get(thread)
         if stack is None:
@@ -69,11 +69,11 @@ class Activities:
                 else:
                     self._state.at_begin()
                 values = {"activity": block[AT["begun"]], "what": event}
-                self._store.note("begin", now, {**values, "steps": self._store.steps(), **of})
-                of = {}
+                self._store.note("begin", now, {**values, "steps": self._store.steps(), **target})
+                target = {}
             stack = self._stacks.setdefault(thread, [])
-        if "id" in of and stack is not self._background.get(thread):  # within an activity
-            self._store.note("target", now, {"what": event, "steps": self._store.steps(), **of})
+        if "id" in target and stack is not self._background.get(thread):  # within an activity
+            self._store.note("target", now, {"what": event, "steps": self._store.steps(), **target})
         name, around = stack[-1] if stack else (None, None)
         phase = phase_of(event, name)
         if phase is None:
@@ -194,9 +194,9 @@ class Activities:
         self._state.at_end(now)
         self._store.publish(block)
 
-    def progress(self, of: str, done: int, total: int) -> None:
+    def progress(self, subject: str, done: int, total: int) -> None:
         block, under_way = self._block, done < total and bool(self._stacks)
-        block[AT["progress_of"]] = (1 + record.PROGRESS.index(of)) * under_way
+        block[AT["progress_of"]] = (1 + record.PROGRESS.index(subject)) * under_way
         block[AT["progress_done"]] = done * under_way
         block[AT["progress_total"]] = total * under_way
         self._store.publish(block)

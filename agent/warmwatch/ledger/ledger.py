@@ -120,15 +120,15 @@ class Ledger:
         """Begin of the activity in progress in monotonic nanoseconds; 0 if there is none."""
         return self.block[AT["active_since_ns"]]
 
-    def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
-        """The calling thread began ``event``; ``of``: what is compiled, as journal values."""
+    def begin(self, event: str, target: Mapping[str, Any] | None = None) -> None:
+        """The calling thread began ``event``; ``target``: what is compiled, as journal values."""
         thread, now = threading.get_ident(), self._clock()
-        if of:
-            of = self._compiling.begun(thread, of)
+        if target:
+            target = self._compiling.begun(thread, target)
         if (field := _OF_GRAPHS.get(event)) is not None:
             counts = self._cudagraphs.get(thread, {})
             self._cudagraphs[thread] = {**counts, field: counts.get(field, 0) + 1}
-        self._queue.post(self._activities.begin, thread, event, now, of or {})
+        self._queue.post(self._activities.begin, thread, event, now, target or {})
 
     def end(self, event: str) -> None:
         """The calling thread ended ``event``."""
@@ -149,24 +149,24 @@ class Ledger:
         over = [threading.get_ident(), *self._activities.gone(sys._current_frames())]
         self._queue.post(self._activities.abandoned, over, now)
 
-    def progress(self, of: str, done: int, total: int) -> None:
+    def progress(self, subject: str, done: int, total: int) -> None:
         """The activity in progress has done ``done`` of ``total``; its end clears that."""
-        if of == "kernels" and not done:
+        if subject == "kernels" and not done:
             thread = threading.get_ident()
             self._kernels[thread] = self._kernels.get(thread, 0) + total
-        self._queue.post(self._activities.progress, of, done, total)
+        self._queue.post(self._activities.progress, subject, done, total)
 
-    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
+    def recompile(self, reason: str, category: str, target: Mapping[str, Any]) -> None:
         """The calling thread begins a recompile, for this reason.
 
         Reported immediately, so that no reader shows an older reason during the compilation.
         """
         now = self._clock()
-        of_batch = {key: where[key] for key in ("last_batch",) if key in where}
+        of_batch = {key: target[key] for key in ("last_batch",) if key in target}
         why = {"reason": reason, "category": category, **of_batch}
         thread = threading.get_ident()
         self._compiling.recompile(thread, why)
-        values = {**why, **where, **self._compiling.circumstances(thread)}
+        values = {**why, **target, **self._compiling.circumstances(thread)}
         self._queue.post(self._store.note, "recompile", now, values)
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> Mapping[str, Any]:

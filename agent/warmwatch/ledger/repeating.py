@@ -67,4 +67,4 @@ class Repeating:
 
 def _function(values: Mapping[str, Any]) -> _Function:
     code = values.get("code")
-    return (code,) if code else tuple(values.get(of) for of in ("name", "file", "line"))
+    return (code,) if code else tuple(values.get(key) for key in ("name", "file", "line"))

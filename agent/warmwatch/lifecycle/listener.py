@@ -72,17 +72,17 @@ class HookListener(Listener):
     def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
         self._steps.wrap_rare(wrap)
 
-    def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
+    def begin(self, event: str, target: Mapping[str, Any] | None = None) -> None:
         process = self._process
         outermost = not process.ledger.block[_SINCE]
         if outermost:
             self._hooks.rearm()
         if not process.record.opened and (is_tracing(event) or child_name() is None):
             self._open()
-        process.ledger.begin(event, of)
+        process.ledger.begin(event, target)
         if outermost:
             process.watch.begun()
-            process.report_as_worker((of or {}).get("name"))
+            process.report_as_worker((target or {}).get("name"))
         if self._without_event:
             phase = phase_of(event)
             self._without_event.discard("" if phase is None else PHASES[phase])
@@ -108,8 +108,8 @@ class HookListener(Listener):
             process.report_as_worker()
             self._after_warm.activity_ended()
 
-    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
-        self._process.ledger.recompile(self._redaction.recompile(reason), category, where)
+    def recompile(self, reason: str, category: str, target: Mapping[str, Any]) -> None:
+        self._process.ledger.recompile(self._redaction.recompile(reason), category, target)
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         if reason := values.get("reason"):
@@ -126,8 +126,8 @@ class HookListener(Listener):
         self._process.announcer.compiled(kind, recorded)
         self._after_warm.compiled(kind, recorded)
 
-    def refusal(self, of: Mapping[str, Any]) -> Exception | None:
-        return self._after_warm.refusal(of)
+    def refusal(self, target: Mapping[str, Any]) -> Exception | None:
+        return self._after_warm.refusal(target)
 
     def counted(self, counter: str) -> None:
         self._process.ledger.counted(counter)
@@ -173,8 +173,8 @@ class HookListener(Listener):
     def compile_called(self, way: Mapping[str, Any], *, trains: bool) -> None:
         self._process.ledger.compile_called(way, trains=trains)
 
-    def progress(self, of: str, done: int, total: int) -> None:
-        self._process.ledger.progress(of, done, total)
+    def progress(self, subject: str, done: int, total: int) -> None:
+        self._process.ledger.progress(subject, done, total)
 
     def precompiled(self, kind: str) -> None:
         process = self._process

@@ -106,16 +106,16 @@ class CompileCounter(Listener):
 
     # Called by the hooks.
 
-    def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
-        if of:
-            self._compiling.begun(threading.get_ident(), of)
+    def begin(self, event: str, target: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
+        if target:
+            self._compiling.begun(threading.get_ident(), target)
         self._sampled()
 
     def end(self, event: str) -> None:  # noqa: ARG002 - a listener's signature
         self._sampled()
 
-    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
-        of_batch = {key: where[key] for key in ("last_batch",) if key in where}
+    def recompile(self, reason: str, category: str, target: Mapping[str, Any]) -> None:
+        of_batch = {key: target[key] for key in ("last_batch",) if key in target}
         why = {"reason": reason, "category": category, **of_batch}
         self._compiling.recompile(threading.get_ident(), why)
 
@@ -243,8 +243,8 @@ def _rise(before: int, now: int) -> int:
     return now - before if now >= before else now
 
 
-def _place(of: Mapping[str, Any]) -> Place:
-    return Place(name=of.get("name"), file=of.get("file"), line=of.get("line"))
+def _place(target: Mapping[str, Any]) -> Place:
+    return Place(name=target.get("name"), file=target.get("file"), line=target.get("line"))
 
 
 def _nothing(*_: Any) -> None:

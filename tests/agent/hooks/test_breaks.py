@@ -27,6 +27,7 @@ POINTS = [one for one in registry.POINTS if one[0] in ("events", "compilations")
 @pytest.fixture
 def hooks() -> Iterator[Hooks]:
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()  # of this process: another test may have left some
     found = Hooks()
     found.install(POINTS, Listener())
     yield found

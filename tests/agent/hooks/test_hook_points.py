@@ -408,7 +408,7 @@ class Logger:
 utils.ChromiumEventLogger = Logger
 warmwatch.attach()
 ledger, heard = _current.attached.agent.ledger, []
-ledger.begin = lambda event, of=None: heard.append(event)
+ledger.begin = lambda event, target=None: heard.append(event)
 ledger.end = lambda event: heard.append("end of " + event)
 logger = Logger()
 logger.log_event_end("dynamo")  # of an event that began before the agent came
@@ -452,7 +452,7 @@ def frames(frame):
 utils.ChromiumEventLogger = Logger
 warmwatch.attach()
 ledger, heard = _current.attached.agent.ledger, []
-ledger.begin = lambda event, of=None: heard.append(event)
+ledger.begin = lambda event, target=None: heard.append(event)
 logger = Logger()
 logger.log_event_start("first"); logger.log_event_end("first")
 depth = logger.depth

@@ -75,12 +75,12 @@ class _Reporter:
 
     def compile_begins(self, source: Any, options: Mapping[str, Any] | None) -> None:
         function = getattr(source, "fn", None)  # absent for a file in Triton's own IR
-        of = _of(getattr(function, "fn", None))
+        target = _of(getattr(function, "fn", None))
         why = None
         if function is not None:
             why = self._kernels.changed(function, of_kernel(source, options))
         why = None if self._thread.tunings else why  # the tuning has the reason
-        self._thread.compiling.append(_Making(source, of, why))
+        self._thread.compiling.append(_Making(source, target, why))
         self._begin(TRITON_COMPILE, self._thread.compiling[-1])
 
     def refusal(self, source: Any) -> Exception | None:

@@ -191,8 +191,10 @@ def entry(metrics: Any) -> dict[str, Any]:
     values: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
     duration = getattr(metrics, "duration_us", None)
     values["seconds"] = duration / 1e6 if duration is not None else None
-    where = (getattr(metrics, f"co_{of}", None) for of in ("name", "filename", "firstlineno"))
-    values.update(place(*where))
+    location = (
+        getattr(metrics, f"co_{field}", None) for field in ("name", "filename", "firstlineno")
+    )
+    values.update(place(*location))
     values["ops"] = getattr(metrics, "graph_op_count", None)
     values["parameters"] = getattr(metrics, "param_numel", None)
     values["cache"] = _cache(metrics)
@@ -256,11 +258,11 @@ def missing_counters(counters: Mapping[str, Mapping[str, int]], metrics: Any) ->
     if getattr(metrics, "is_runtime", False) or getattr(metrics, "fail_type", None):
         return
 
-    def of(group: str, *names: str) -> bool:
+    def counts(group: str, *names: str) -> bool:
         return group in counters and any(counters[group].get(name) for name in names)
 
     graph = kind_of(metrics) == "forward" and getattr(metrics, "graph_op_count", None)
-    if graph and not of("stats", "unique_graphs"):
+    if graph and not counts("stats", "unique_graphs"):
         yield "graph_counter"
     if getattr(metrics, "num_graph_breaks", None) and not counters.get("graph_break"):
         yield "graph_break_counter"
@@ -268,5 +270,7 @@ def missing_counters(counters: Mapping[str, Mapping[str, int]], metrics: Any) ->
     lookups = (
         getattr(metrics, f"inductor_fx_local_cache_{verdict}_count", 0) for verdict in verdicts
     )
-    if any(lookups) and not of("inductor", *(f"fxgraph_cache_{verdict}" for verdict in verdicts)):
+    if any(lookups) and not counts(
+        "inductor", *(f"fxgraph_cache_{verdict}" for verdict in verdicts)
+    ):
         yield "cache_counters"

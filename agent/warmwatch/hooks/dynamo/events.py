@@ -57,9 +57,9 @@ def install(listener: Listener) -> Installed:
         ends = _Wrap(set_eval_frame, ChromiumEventLogger, "log_event_end")
 
     def begin_compilation(event: str) -> None:
-        of = being_compiled()
-        unfused = of.pop("unfused", None)
-        listener.begin(event, of)
+        target = being_compiled()
+        unfused = target.pop("unfused", None)
+        listener.begin(event, target)
         if unfused is not None:
             listener.fallback({"setting": fallbacks.FLEX, **unfused})
 
@@ -272,10 +272,11 @@ def being_compiled() -> dict[str, Any]:
     """
     try:
         values = _compiling()
-        of, thread = values.get("compile_id"), get_ident()
+        compile_id, thread = values.get("compile_id"), get_ident()
         latest = _latest.get(thread)
-        if of is None or latest is None or latest[0] is not of:
-            latest = _latest[thread] = of, _identified(values, values.get("code"), of)
+        if compile_id is None or latest is None or latest[0] is not compile_id:
+            target = _identified(values, values.get("code"), compile_id)
+            latest = _latest[thread] = compile_id, target
         return dict(latest[1])
     except Exception as error:  # noqa: BLE001 - the event is reported without it
         report("hooks.code", error)
@@ -422,18 +423,18 @@ class Compiling:
         # by compile id, as ids restart after a reset: of the latest one
         self._targets: Bounded[str, dict[str, Any]] = Bounded(_MOST_CODES)
 
-    def begun(self, thread: int, of: Mapping[str, Any]) -> Mapping[str, Any]:
-        """``of``; of a backward, with the name and place of its forward."""
-        if of.get("backward"):
-            return {**self._targets.get(of["id"], {}), **of}
-        if "id" not in of:
-            return of
-        self._begun[thread] = of
+    def begun(self, thread: int, target: Mapping[str, Any]) -> Mapping[str, Any]:
+        """``target``; of a backward, with the name and place of its forward."""
+        if target.get("backward"):
+            return {**self._targets.get(target["id"], {}), **target}
+        if "id" not in target:
+            return target
+        self._begun[thread] = target
         self._reasons.pop(thread, None)
-        if of["id"] is not None:
-            self._targets.pop(of["id"], None)  # the latest must come last
-            self._targets[of["id"]] = {key: of[key] for key in _TARGET if key in of}
-        return of
+        if target["id"] is not None:
+            self._targets.pop(target["id"], None)  # the latest must come last
+            self._targets[target["id"]] = {key: target[key] for key in _TARGET if key in target}
+        return target
 
     def code(self, compile_id: Any) -> str | None:
         """The code of the function that was last compiled with this id.

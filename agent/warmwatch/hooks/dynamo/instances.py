@@ -37,30 +37,30 @@ class Instances:
             made[compile_id] = {name: weakref.ref(value) for name, value in owners(values).items()}
             _bound(made, _MOST_ENTRIES)
             _bound(self._made, _MOST_CODES)
-        of = module(code, values)
-        if of is None:
+        owner = module(code, values)
+        if owner is None:
             return 0, "", False
         groups = self._known.setdefault(id(code), {})
-        seen = groups.get(id(of))
-        if seen is not None and seen[0]() is of:
-            return 0, type(of).__name__, False
+        seen = groups.get(id(owner))
+        if seen is not None and seen[0]() is owner:
+            return 0, type(owner).__name__, False
         if compile_id is not None and _is_first(compile_id):  # Dynamo was reset: none counts
             for gone in [key for key, (item, _) in groups.items() if item() is None]:
                 del groups[gone]
         anew = any(item() is None for item, _ in groups.values())
         number = self._counts[id(code)] = self._counts.get(id(code), 0) + 1
-        groups[id(of)] = weakref.ref(of), number
+        groups[id(owner)] = weakref.ref(owner), number
         _bound(groups, _MOST_CODES)
         if len(self._known) > _MOST_CODES:
             oldest = next(iter(self._known))
             del self._known[oldest], self._counts[oldest]
-        return number, type(of).__name__, anew
+        return number, type(owner).__name__, anew
 
     def number(self, code: CodeType, values: Any) -> int:
         """The number of the module among those of ``code``, from 1; 0 if it was never compiled."""
-        of = module(code, values)
-        seen = self._known.get(id(code), {}).get(id(of))
-        return seen[1] if seen is not None and seen[0]() is of else 0
+        owner = module(code, values)
+        seen = self._known.get(id(code), {}).get(id(owner))
+        return seen[1] if seen is not None and seen[0]() is owner else 0
 
     def of_other(self, code: CodeType, compile_id: str, values: Any) -> frozenset[str]:
         """The local variables with another instance than the entry was compiled with."""
@@ -94,11 +94,11 @@ def owners(values: Any) -> dict[str, Any]:
         return {}
     result = {}
     for name, value in values.items():
-        of = owner_of(value) if name == "fn" else value
+        owner = owner_of(value) if name == "fn" else value
         if name == "args" and type(value) is tuple and value:
-            of = value[0]
-        if issubclass(type(of), kinds):
-            result[name] = of
+            owner = value[0]
+        if issubclass(type(owner), kinds):
+            result[name] = owner
     return result
 
 
@@ -114,8 +114,8 @@ def module(code: CodeType, values: Any) -> Any:
 
 def _kinds() -> tuple[type, ...]:
     modules, optimizers = sys.modules.get("torch.nn"), sys.modules.get("torch.optim")
-    of = getattr(modules, "Module", None), getattr(optimizers, "Optimizer", None)
-    return tuple(kind for kind in of if isinstance(kind, type))
+    classes = getattr(modules, "Module", None), getattr(optimizers, "Optimizer", None)
+    return tuple(kind for kind in classes if isinstance(kind, type))
 
 
 INSTANCES = Instances()

@@ -74,9 +74,10 @@ def _named_cells(reason: str, values: Mapping[str, Any]) -> str:
     """``reason`` with the names of variables in the closure of a function that is an argument."""
 
     def named(match: re.Match[str]) -> str:
-        of = values.get(match["quoted"] or match["name"])
-        if isinstance(of, FunctionType) and int(match["at"]) < len(of.__code__.co_freevars):
-            return f"{match['of']}.__closure__[{of.__code__.co_freevars[int(match['at'])]}]"
+        function = values.get(match["quoted"] or match["name"])
+        variables = function.__code__.co_freevars if isinstance(function, FunctionType) else ()
+        if int(match["at"]) < len(variables):
+            return f"{match['of']}.__closure__[{variables[int(match['at'])]}]"
         return match[0]
 
     return _CELL.sub(named, reason)

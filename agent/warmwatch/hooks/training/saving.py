@@ -68,9 +68,9 @@ class _Saves:
 
     def put_distributed(self) -> None:
         """Wrap the parts of the distributed checkpoint that are imported by now."""
-        for module, of, name in _DISTRIBUTED:
+        for module, class_name, name in _DISTRIBUTED:
             result = sys.modules.get(module)
-            owner = getattr(result, of, None) if of else result
+            owner = getattr(result, class_name, None) if class_name else result
             if owner is not None and self.replaced.listening and name in vars(owner):
                 self.put(owner, name, self.around)
 
