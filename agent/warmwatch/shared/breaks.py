@@ -116,13 +116,29 @@ _IN_C = _Remedy(
 _BY_SCHEDULER = re.compile(r"\bskip.*?(\w+\.step)\b.* in (?:file )?lr_scheduler\.py")
 
 
-def plain_break(reason: str) -> str | None:
+# Optimizers of PyTorch request a break around their step, in this function.
+_REQUESTED = re.compile(r"\bgraph_break(?:\(\)| in )|user-invoked graph break")
+_OF_OPTIMIZERS = "_use_grad"
+
+
+def expected_break(reason: str, name: str | None, *, library: bool) -> str | None:
+    """Why a graph broke where library code means it to; ``None`` if it is not meant.
+
+    ``name``: the function that breaks.
+    """
+    if wrapped := _BY_SCHEDULER.search(reason):
+        return f"a scheduler wraps `{wrapped[1]}`, which compiles by itself: nothing to change"
+    if not library or not _REQUESTED.search(reason):
+        return None
+    whose = "PyTorch's optimizers request" if name == _OF_OPTIMIZERS else "library code requests"
+    return f"{whose} this break: nothing to change"
+
+
+def plain_break(reason: str, name: str | None = None, *, library: bool = False) -> str | None:
     """Why a graph broke, if PyTorch's text is hard to read; ``None``: use PyTorch's text."""
     if reason.startswith(("generic_jump", "Data-dependent branching")):
         return "it branches on a tensor's value"
-    if wrapped := _BY_SCHEDULER.search(reason):
-        return f"a scheduler wraps `{wrapped[1]}`, which compiles by itself: nothing to change"
-    return None
+    return expected_break(reason, name, library=library)
 
 
 def _has_sign(remedy: _Remedy, text: str) -> bool:

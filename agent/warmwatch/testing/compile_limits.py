@@ -171,7 +171,9 @@ def _cause(name: str, cause: Cause, later: Iterable[Cause] = ()) -> tuple[str, s
     if name == "graphs":
         return where, None
     if name == "breaks":
-        text = plain_break(cause.reason) or one_line(cause.reason, _LONGEST)
+        text = plain_break(cause.reason, cause.where.name, library=cause.library) or one_line(
+            cause.reason, _LONGEST
+        )
         remedy = break_remedy(cause.reason, cause.hint, library=cause.library)
         return f"{where}: {text}", remedy
     if name == "fallbacks":

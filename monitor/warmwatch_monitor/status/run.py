@@ -9,7 +9,7 @@ from itertools import chain, islice
 from msgspec import structs
 
 from warmwatch.shared.advice import advice_for
-from warmwatch.shared.breaks import break_remedy, plain_break
+from warmwatch.shared.breaks import break_remedy, expected_break, plain_break
 from warmwatch_monitor.figures.machine import Process
 from warmwatch_monitor.figures.training import COUNTED, Warmup
 from warmwatch_monitor.figures.units import copied, total
@@ -323,16 +323,22 @@ def _compile(view: RankView) -> compile_schema.Compile:
         more_breaks=max(0, len(log.breaks) - BREAKS),
         more_varying=max(0, len(log.varying) - VARYING),
         more_inefficiencies=more_inefficiencies,
-        breaks=list(map(_break, log.breaks[:BREAKS])),
+        breaks=list(map(_break, sorted(log.breaks, key=_is_meant)[:BREAKS])),
         varying=list(map(_varying, log.varying[:VARYING])),
         inefficiencies=slow,
     )
 
 
+def _is_meant(graph_break: GraphBreak) -> bool:
+    """These come last: there is nothing to change."""
+    name, library = graph_break.name, graph_break.library
+    return expected_break(graph_break.reason, name, library=library) is not None
+
+
 def _break(graph_break: GraphBreak) -> compile_schema.Break:
     reason, library = graph_break.reason, graph_break.library
     return compile_schema.Break(
-        reason=plain_break(reason) or reason,
+        reason=plain_break(reason, graph_break.name, library=library) or reason,
         count=graph_break.count,
         called=label(graph_break),
         eager=graph_break.eager,

@@ -154,6 +154,39 @@ def test_a_break_of_pytorchs_scheduler_needs_no_remedy(hooks: Hooks) -> None:
     assert break_remedy(reason, reasons[reason].get("hint"), library=False) is None
 
 
+def step_of_an_optimizer() -> None:
+    weight = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(weight.parameters())
+    weight(torch.ones(1, 2)).sum().backward()
+    torch.compile(optimizer.step, backend="eager")()
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_break_of_pytorchs_optimizers_needs_no_remedy_and_hides_none_of_the_user(
+    hooks: Hooks, own: bool
+) -> None:
+    @compiled
+    def broken(x: Any) -> Any:
+        torch._dynamo.graph_break()
+        return x * 2
+
+    if own:
+        broken(x())
+    step_of_an_optimizer()
+    ((text, _),) = hooks.graph_breaks().items()
+    reason, where = graph_break(text), hooks.break_place(text)
+    library = where.get("library", False)
+    words = plain_break(reason, where["name"], library=library)
+    remedy = break_remedy(reason, where.get("hint"), library=library)
+    torch._dynamo.utils.counters.clear()
+    if own:
+        assert (where["name"], words) == ("broken", None)
+        assert "remove torch._dynamo.graph_break()" in str(remedy)
+    else:
+        assert words == "PyTorch's optimizers request this break: nothing to change"
+        assert remedy is None
+
+
 def test_other_breaks_are_counted_as_pytorch_counts_them(hooks: Hooks) -> None:
     @compiled
     def broken(x: Any) -> Any:

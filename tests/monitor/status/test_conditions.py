@@ -185,6 +185,17 @@ def test_a_function_in_c_was_not_left_out_on_purpose(hint: str, remedy: str) -> 
     assert rank["conditions"][0]["advice"].startswith(remedy)
 
 
+def test_breaks_with_nothing_to_change_come_last() -> None:
+    meant = GraphBreak(
+        reason="Call to `torch._dynamo.graph_break()`", count=2, name="_use_grad", library=True
+    )
+    made = view(NOTHING, journal={"breaks": (meant, BROKEN)})
+    (rank,) = status(b.snapshot(made))["runs"][0]["ranks"]
+    first, last = rank["compile"]["breaks"]
+    assert (first["reason"], last["advice"]) == (BROKEN.reason, None)
+    assert "nothing to change" in last["reason"]
+
+
 def test_with_several_reasons_of_graph_breaks_the_first_is_named() -> None:
     other = GraphBreak(reason="Attempted to call function marked as skipped", count=1)
     first = replace(BROKEN, count=2)

@@ -79,6 +79,9 @@ class Breaks:
     def place(self, reason: str) -> dict[str, Any]:
         """The innermost traced line of the last break for ``reason``, if PyTorch recorded it.
 
+        One in the user's own code is preferred: an optimizer of PyTorch breaks the graph for the
+        same reason as a ``graph_break()`` of the user.
+
         ``library``: that line is not in the user's own code. ``hint``: PyTorch's, see
         ``redaction.hint``. ``eager``: all, or the rest, of the function of this name is left to
         Python.
@@ -87,10 +90,11 @@ class Breaks:
         if (left := self._left.get(reason)) is not None:
             return {**left, **helps}
         head = head_of(reason)
-        for value in reversed(self._reasons):
-            if head_of(reason_of(value)) == head and (where := place_of(value)):
-                return {**where, **helps}
-        return helps
+        alike = [value for value in self._reasons if head_of(reason_of(value)) == head]
+        same = [value for value in alike if reason_of(value) == reason]  # not in each version
+        places = [where for value in same or alike if (where := place_of(value))]
+        own = [where for where in places if "library" not in where]
+        return {**(own or places or [{}])[-1], **helps}
 
     def _first(self, group: str) -> dict[str, int]:
         counter = self._counters.get(group, {})

@@ -95,7 +95,8 @@ def causes(held: Compared) -> list[tuple[str, str | None]]:
 
 def _cause(cause: Cause, measure: str, later: Sequence[Cause]) -> tuple[str, str | None]:
     if isinstance(cause, GraphBreak):
-        why = plain_break(cause.reason) or own_words(cause.reason, _LONGEST)
+        meant = plain_break(cause.reason, cause.name, library=cause.library)
+        why = meant or own_words(cause.reason, _LONGEST)
         where = place(*cause.function)
         remedy = break_remedy(cause.reason, cause.hint, library=cause.library)
         return f"{where}: {why}" if where else why, remedy
