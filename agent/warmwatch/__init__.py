@@ -41,13 +41,13 @@ __all__ = [
 
 def load_ipython_extension(shell: object) -> None:
     """``%load_ext warmwatch``: attach, and show a live status line under a training cell."""
-    from warmwatch.frameworks.ipython import load
+    from warmwatch.frameworks.ipython import load  # a notebook's alone
 
     load(shell)
 
 
 def unload_ipython_extension(shell: object) -> None:
     """``%unload_ext warmwatch``: remove the status line; the agent stays attached."""
-    from warmwatch.frameworks.ipython import unload
+    from warmwatch.frameworks.ipython import unload  # as above
 
     unload(shell)

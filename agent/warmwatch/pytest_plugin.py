@@ -22,6 +22,7 @@ is reported.
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +49,11 @@ class compiles:  # noqa: N801 - a context manager that is called as a function
     """
 
     def __init__(self, **limits: Allowed | None) -> None:
+        # loaded by the first test that uses it: other test suites pay nothing
         from warmwatch.testing import compile_counter, compile_limits
 
-        self._limits = compile_limits.checked(limits)
+        checked = compile_limits.checked(limits)
+        self._complaint = partial(compile_limits.complaint, limits=checked)
         self._counter = compile_counter.counter()
         self._compiled = compile_limits.Compiled()
         self._open = False
@@ -102,11 +105,9 @@ class compiles:  # noqa: N801 - a context manager that is called as a function
 
     def _close(self) -> str | None:
         """Stop counting; the message if a limit was violated, else ``None``."""
-        from warmwatch.testing import compile_limits
-
         self._open = False
         self._counter.remove(self._compiled)
-        return compile_limits.complaint(self._compiled, self._limits)
+        return self._complaint(self._compiled)
 
 
 @pytest.fixture(name=_MARK)

@@ -1,7 +1,7 @@
 """Console script ``warmwatch``. Imports only the standard library until the extra is found.
 
-The training environment has the agent without the monitor's libraries: ``commands/__init__.py`` has
-what works there.
+The training environment has the agent without the monitor's libraries:
+``commands/without_extra.py`` has what works there.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def main() -> None:
     needed = _OF_STATUS if sys.argv[1:2] == ["status"] else EXTRA
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
-        from warmwatch_monitor.commands import without_extra
+        from warmwatch_monitor.commands.without_extra import without_extra
 
         sys.exit(without_extra(sys.argv[1:], missing))
     # Imported modules stay: collections and the freeing at the end are an eighth of `status`.
     gc.set_threshold(_IMPORTED)
-    from warmwatch_monitor.commands.cli import cli
+    from warmwatch_monitor.commands.cli import cli  # needs the extra
 
     try:
         cli(prog_name="warmwatch")

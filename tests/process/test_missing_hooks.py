@@ -281,6 +281,14 @@ result(results)
 """
 
 
+def _assigned(node: ast.AST) -> Iterator[tuple[str, str]]:
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+            yield from zip(map(ast.unparse, names), map(ast.unparse, values), strict=True)
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            yield name, ast.unparse(value)
+
+
 def _looked_up(hook: str, install: Callable[..., object]) -> Iterator[tuple[str, str, str]]:
     """Owner and name of everything in the ``look_up`` block of ``install``, from its source."""
     functions = getattr(inspect.getmodule(install), "NAMES", ())
@@ -300,12 +308,10 @@ def _looked_up(hook: str, install: Callable[..., object]) -> Iterator[tuple[str,
             case ast.Import():
                 bound.update({one.asname or one.name: one.name for one in node.names})
     for node in nodes:
-        match node:
-            case ast.Assign(
-                targets=[ast.Name(id=name)],
-                value=ast.Attribute(value=ast.Name(id=owner), attr=attribute),
-            ) if owner in bound:
-                bound[name] = f"{bound[owner]}.{attribute}"
+        for name, value in _assigned(node):
+            owner, _, attributes = value.partition(".")
+            if owner in bound and attributes.replace(".", "").isidentifier():
+                bound[name] = f"{bound[owner]}.{attributes}"
     paths = {path for path in bound.values() if path.startswith("torch.")}
     for node in nodes:
         match node:
@@ -331,7 +337,9 @@ BY_HELPERS = [
 ]
 # ``cells`` looks into IPython, see test_notebook_cells.py; ``child_processes`` into ``subprocess``.
 # The others look into modules that are imported later.
-WITHOUT_NAMES = {"cells", "child_processes", "flex_attention", "flops", "spills"}
+WITHOUT_NAMES = {
+    *("async_modes", "cells", "child_processes", "choices", "flex_attention", "flops", "spills"),
+}
 
 
 def test_a_hook_without_a_name_that_it_patches_is_missing(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def _printed(arguments: list[str]) -> str:
 def _metrics() -> str:
     """The samples of runs and ranks that are not 0; ``metrics_rich.txt`` has all, with help."""
     from warmwatch_monitor.base.settings import load
-    from warmwatch_monitor.client.answers import make_poller
+    from warmwatch_monitor.client.records import make_poller
     from warmwatch_monitor.metrics import render
 
     body, _ = render(make_poller(load(os.environ, os.geteuid(), {})).poll_once(), None, version="")

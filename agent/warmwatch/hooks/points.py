@@ -207,6 +207,13 @@ def look_up() -> Iterator[None]:
         raise HookPointAbsentError(str(error)) from error
 
 
+def torch_version() -> Any:
+    """PyTorch's version, which compares with tuples and texts."""
+    from torch import __version__ as version  # imported already: a hook is installed
+
+    return version
+
+
 def first_of(owner: Any, names: Sequence[str]) -> str:
     """The first of ``names`` that ``owner`` has: a function's names in PyTorch, newest first.
 

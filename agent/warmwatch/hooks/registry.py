@@ -6,6 +6,8 @@ lacks it. The other hooks then still work, and ``warmwatch doctor`` names what i
 exception is an error of the agent, and a partial installation is undone. Two entries install
 nothing: they check whether compilation records have fields of later versions.
 
+The files here import PyTorch inside their functions: the agent loads them for other compilers too.
+
 ``POINTS`` are installed once PyTorch itself has imported Dynamo. ``OTHER_COMPILERS`` are installed
 once their module was imported, which may come earlier. Dynamo traces no hook (``Replaced``): one
 that is guarded with ``is_compiling()`` would be traced away.

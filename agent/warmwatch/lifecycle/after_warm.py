@@ -11,13 +11,18 @@ activity they could compile, or deadlock with the compilation.
 
 from __future__ import annotations
 
-import threading
+from _thread import get_ident
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from warmwatch._guard import pass_on, quietly, report, warn_once
+from warmwatch.hooks.dynamo.disabled import EagerStance, present
 from warmwatch.hooks.points import HookPointAbsentError
+from warmwatch.lifecycle.allowing import allowed, allowing
+from warmwatch.shared.advice import advice
+from warmwatch.shared.phrases import called_from, place
+from warmwatch.shared.reasons import plain
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
 if TYPE_CHECKING:
@@ -25,32 +30,6 @@ if TYPE_CHECKING:
 
 # The other kinds are compiled as a consequence of these.
 _REPORTED = frozenset({"forward", "triton", "cpp_extension", "custom", "outside"})
-
-
-class _Allowed(threading.local):
-    depth = 0
-
-
-_allowed = _Allowed()
-# Threads inside ``allow_compilation()``. A stance applies to the whole process, so while there is
-# such a thread, nothing is refused on any thread.
-_allowing: set[int] = set()
-
-
-def begin_allowing() -> bool:
-    """Allow compilations on this thread; nests. Return whether they were not allowed before."""
-    _allowed.depth += 1
-    _allowing.add(threading.get_ident())
-    return _allowed.depth == 1
-
-
-def end_allowing() -> bool:
-    """End the last ``begin_allowing()``. Return whether no thread is inside one now."""
-    _allowed.depth -= 1
-    if _allowed.depth:
-        return False
-    _allowing.discard(threading.get_ident())
-    return not _allowing
 
 
 class CompiledAfterWarmupError(RuntimeError):
@@ -84,9 +63,6 @@ class Recompile:
     of_class: str | None = None
 
     def __str__(self) -> str:
-        from warmwatch.shared.phrases import called_from, place
-        from warmwatch.shared.reasons import plain
-
         what = place(self.function, self.file, self.line) or f"a {self.kind} compilation"
         why = (
             plain(self.reason or "", self.category, self.of_class)
@@ -120,7 +96,7 @@ class AfterWarm:
     def _applies(self) -> bool:
         """Whether a warm-up has ended, and this thread is not inside ``allow_compilation()``."""
         counters = self._process.ledger.block
-        return bool(counters[AT["warmups"]] or counters[AT["settled"]]) and not _allowed.depth
+        return bool(counters[AT["warmups"]] or counters[AT["settled"]]) and not allowed.depth
 
     def compiled(self, kind: str, values: Mapping[str, Any]) -> None:
         """Queue the report of a compilation that ended on this thread; its activity may go on."""
@@ -129,8 +105,6 @@ class AfterWarm:
             return
         if "at_limit" in values:  # nothing was compiled: the function falls back to eager
             return
-        from warmwatch.shared.advice import advice
-
         self._waiting.append(
             Recompile(
                 kind=kind,
@@ -162,18 +136,18 @@ class AfterWarm:
             if self.mode is not None:
                 warn_once(str(recompile))
             for callback in tuple(self._callbacks):
-                _allowed.depth += 1  # what it compiles would call it again, without an end
+                allowed.depth += 1  # what it compiles would call it again, without an end
                 try:
                     callback(recompile)
                 except Exception as error:  # noqa: BLE001 - it would surface in the compiled call
                     report("on_recompile", error)
                     warn_once(f"the on_recompile callback {callback!r} raised {error!r}")
                 finally:
-                    _allowed.depth -= 1
+                    allowed.depth -= 1
 
     def refusal(self, values: Mapping[str, Any]) -> Exception | None:
         """The error to raise instead of compiling a kernel; ``None``: compile it."""
-        if self.mode != "raise" or _allowing or not self._applies():
+        if self.mode != "raise" or allowing or not self._applies():
             return None
         where = {name: values.get(name) for name in ("file", "line")}
         recompile = Recompile(kind="triton", function=values.get("name"), **where)
@@ -185,10 +159,8 @@ class AfterWarm:
     def refuse(self) -> None:
         """Refuse what Dynamo would compile, now that the process is warm."""
         self.was_warm = True
-        if self.mode != "raise" or self._stance is not None or _allowing:
+        if self.mode != "raise" or self._stance is not None or allowing:
             return
-        from warmwatch.hooks.dynamo.disabled import EagerStance, present
-
         try:
             if (stance := present()) != "default":
                 why = f"your stance {stance!r} stays in effect"
@@ -200,7 +172,7 @@ class AfterWarm:
         except RuntimeError as error:  # a stance cannot be set inside a compiled function
             pass_on(error)
             warn_once(f"after_warm='raise' refuses no recompile of torch.compile: {error}")
-        if _allowing:  # another thread entered meanwhile, and found no stance to reset
+        if allowing:  # another thread entered meanwhile, and found no stance to reset
             self.allow()
 
     def allow(self) -> None:
@@ -211,6 +183,6 @@ class AfterWarm:
 
     def renew(self) -> None:
         """Reset in a forked child, which inherits the stance and has not been warm."""
-        _allowing.intersection_update({threading.get_ident()})  # only this thread exists here
+        allowing.intersection_update({get_ident()})  # only this thread exists here
         self.allow()
         self.was_warm, self._waiting = False, []

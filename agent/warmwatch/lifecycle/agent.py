@@ -7,8 +7,12 @@ from threading import RLock
 from typing import Any
 
 from warmwatch._guard import warn_once
+from warmwatch.hooks import registry
+from warmwatch.hooks.dynamo.imposed_mode import imposing
 from warmwatch.hooks.installation import Hooks, is_imported
+from warmwatch.hooks.phases import CUSTOM
 from warmwatch.hooks.redaction import redactors
+from warmwatch.hooks.training.losses import recording
 from warmwatch.ledger.ledger import Ledger
 from warmwatch.lifecycle.after_warm import AfterWarm
 from warmwatch.lifecycle.eager_baseline import EagerBaseline
@@ -19,7 +23,7 @@ from warmwatch.lifecycle.step_source import StepSource
 from warmwatch.process.ending import End, on_child_exit
 from warmwatch.process.parameters import Parameters
 from warmwatch.process.process_tree import child_name, is_data_worker, is_preparing
-from warmwatch.process.settings import Settings
+from warmwatch.process.settings import Settings, plain_name
 from warmwatch.recorder.own_record import OwnRecord
 from warmwatch.steps.batches import make_batches
 from warmwatch.steps.steps import make_steps
@@ -100,6 +104,21 @@ class Agent:
             open_record=self.open,
         )
 
+    def activity_began(self, name: object) -> None:
+        """``warmwatch.activity(name)`` began."""
+        self.listener.begin(CUSTOM, {"name": _name_of(name), "kind": CUSTOM})
+
+    def activity_ended(
+        self, name: object, seconds: float, raised: type[BaseException] | None
+    ) -> None:
+        values: dict[str, object] = {"name": _name_of(name), "seconds": seconds}
+        if raised and issubclass(raised, Exception):
+            values["failure"] = raised.__name__
+        try:
+            self.listener.compilation(CUSTOM, values)
+        finally:
+            self.listener.end(CUSTOM)
+
     @property
     def record(self) -> OwnRecord:
         return self._process.record
@@ -110,9 +129,7 @@ class Agent:
 
     def arm(self) -> None:
         """Install the hooks of Dynamo, and open the record unless this is a child process."""
-        from warmwatch.hooks.registry import POINTS
-
-        self._hooks.install(POINTS, self.listener)
+        self._hooks.install(registry.POINTS, self.listener)
         self._arm_for_modes()
         self._arm_precompiled()
         self._armed = True
@@ -124,13 +141,10 @@ class Agent:
     def _arm_for_modes(self) -> None:
         """Install what ``warmwatch modes`` set: a mode for everything that compiles, and losses."""
         if self._mode is not None:
-            from warmwatch.hooks.dynamo.imposed_mode import imposing
-
             self._hooks.install((("imposed_mode", imposing(self._mode)),), self.listener)
             if "imposed_mode" in self._hooks.missing:
                 warn_once(f"the mode {self._mode!r} cannot be imposed in this PyTorch version")
         if self._losses is not None:
-            from warmwatch.hooks.training.losses import recording
 
             def rank() -> int | None:
                 self.open()  # as its first step would
@@ -141,17 +155,13 @@ class Agent:
 
     def arm_other_compilers(self, module: str) -> None:
         """Install the hook of another compiler. Its first compilation opens the record."""
-        from warmwatch.hooks.registry import OTHER_COMPILERS
-
-        self._hooks.install((OTHER_COMPILERS[module],), self.listener)
+        self._hooks.install((registry.OTHER_COMPILERS[module],), self.listener)
         self.record.set_hooks(self._hooks.names, self._hooks.missing)
 
     def _arm_precompiled(self) -> None:
         """Install the hooks for code that was compiled ahead of time, once PyTorch is imported."""
         if is_imported("torch") and "precompiled" not in self._hooks.names:
-            from warmwatch.hooks.registry import AHEAD
-
-            self._hooks.install(AHEAD, self.listener)
+            self._hooks.install(registry.AHEAD, self.listener)
 
     def update(self, options: Mapping[str, Any]) -> None:
         """Apply more options; a new value replaces the old one."""
@@ -248,6 +258,10 @@ class Agent:
         """Record a clean step that took far longer than usual."""
         behind = self.batches.behind(steps - 1)
         self.ledger.marks.long_step(steps, now, duration, usual, behind)
+
+
+def _name_of(activity: object) -> str:
+    return plain_name(activity if isinstance(activity, str) else type(activity).__name__)
 
 
 def _record_options(options: Mapping[str, Any]) -> dict[str, Any]:

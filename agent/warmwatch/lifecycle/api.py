@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from warmwatch._version import __version__
+from warmwatch.lifecycle.allowing import begin_allowing, end_allowing
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -40,7 +41,7 @@ is_traced: Callable[[], bool] = _never
 def _dynamo_imported() -> None:
     """Dynamo may trace the functions here from now on, so they check for it."""
     global is_traced
-    from torch import compiler
+    from torch import compiler  # imported already: it imported Dynamo
 
     is_traced = compiler.is_dynamo_compiling
 
@@ -73,7 +74,7 @@ class Activity(_Decorator):
         if is_traced() or attached is None:
             return
         self._begun.append(monotonic_ns())
-        _with_agent("activity", self._begin)
+        _with_agent("activity", lambda agent: agent.activity_began(self._name))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
@@ -81,29 +82,7 @@ class Activity(_Decorator):
         if is_traced() or not self._begun:
             return
         seconds = (monotonic_ns() - self._begun.pop()) / 1e9
-        _with_agent("activity", lambda agent: self._end(agent, seconds, kind))
-
-    def _begin(self, agent: Agent) -> None:
-        from warmwatch.hooks.phases import CUSTOM
-
-        agent.listener.begin(CUSTOM, {"name": self._plain_name(), "kind": CUSTOM})
-
-    def _end(self, agent: Agent, seconds: float, raised: type[BaseException] | None) -> None:
-        from warmwatch.hooks.phases import CUSTOM
-
-        values: dict[str, object] = {"name": self._plain_name(), "seconds": seconds}
-        if raised and issubclass(raised, Exception):
-            values["failure"] = raised.__name__
-        try:
-            agent.listener.compilation(CUSTOM, values)
-        finally:
-            agent.listener.end(CUSTOM)
-
-    def _plain_name(self) -> str:
-        from warmwatch.process.settings import plain_name
-
-        name: object = self._name
-        return plain_name(name if isinstance(name, str) else type(name).__name__)
+        _with_agent("activity", lambda agent: agent.activity_ended(self._name, seconds, kind))
 
     def _again(self) -> Activity:
         return Activity(self._name)
@@ -136,16 +115,12 @@ class AllowCompilation(_Decorator):
     def __enter__(self) -> None:
         if is_traced():
             return
-        from warmwatch.lifecycle.after_warm import begin_allowing
-
         if begin_allowing():
             _with_agent("after_warm", lambda agent: agent.after_warm.allow())
 
     def __exit__(self, *_raised: object) -> None:
         if is_traced():
             return
-        from warmwatch.lifecycle.after_warm import end_allowing
-
         if end_allowing():
             _with_agent("after_warm", lambda agent: agent.update_refusal())
 
@@ -160,6 +135,7 @@ def _with_agent(where: str, function: Callable[[Agent], T]) -> T | None:
     """
     if (item := attached) is None:
         return None
+    # a name of its own: through an attribute of `item`, Dynamo would trace past it
     from warmwatch.hooks.points import untraced
 
     result: T | None = untraced(where, lambda: function(item.agent))
@@ -226,7 +202,7 @@ def attach_launched() -> None:
 
 def _attach(options: dict[str, object], *, deferred: bool = False) -> None:
     global attached
-    from warmwatch.lifecycle import attaching
+    from warmwatch.lifecycle import attaching  # only a process that attaches loads the agent
 
     attached = attaching.attach(__version__, options, on_dynamo=_dynamo_imported, deferred=deferred)
 
@@ -234,11 +210,9 @@ def _attach(options: dict[str, object], *, deferred: bool = False) -> None:
 def detach() -> None:
     """Detach: uninstall every hook. The rank shows as finished."""
     global attached
-    if attached is not None:
-        from warmwatch.lifecycle import attaching
-
-        attached = None
-        attaching.detach()
+    item, attached = attached, None
+    if item is not None:
+        item.detach()
 
 
 def step() -> None:
@@ -247,13 +221,12 @@ def step() -> None:
     From the first call on, ``optimizer.step()`` no longer counts as a step. Call it outside
     compiled functions.
     """
+    if (item := attached) is None:
+        return
     try:
-        if attached is not None:
-            attached.agent.step()
+        item.agent.step()
     except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-        from warmwatch._guard import report
-
-        report("step", error)
+        item.report("step", error)
 
 
 def activity(name: str) -> Activity:

@@ -80,7 +80,7 @@ class Attached:
     def agent(self) -> Agent:
         """The agent, created on first access."""
         if self._agent is None:
-            from warmwatch.lifecycle.agent import Agent
+            from warmwatch.lifecycle.agent import Agent  # helper processes need none
 
             with self._creating:  # several threads may make their first step simultaneously
                 if self._agent is None:
@@ -93,6 +93,8 @@ class Attached:
                     )
                     _guard.connect(self._agent.listener.error)
         return self._agent
+
+    report = staticmethod(_guard.report)  # for ``api``, which unattached processes load, too
 
     def update(self, options: Mapping[str, Any]) -> None:
         """Apply options that the user passed."""
@@ -131,10 +133,16 @@ class Attached:
             self._agent.forked(self._at)
 
     def detach(self) -> None:
-        """Undo everything."""
-        self._watch.stop()
-        if self._agent is not None:
-            self._agent.detach()
+        """Undo :func:`attach`."""
+        global _attached
+        _attached = None
+        try:
+            self._watch.stop()
+            if self._agent is not None:
+                self._agent.detach()
+        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+            _guard.report("detach", error)
+        _guard.connect(None)
 
     def _arm(self, module: str) -> None:
         try:
@@ -184,19 +192,6 @@ def attach(
         _guard.report("attach", error)
         _guard.warn_once(f"could not attach: {error!r}")
     return _attached
-
-
-def detach() -> None:
-    """Undo :func:`attach`."""
-    global _attached
-    attached, _attached = _attached, None
-    if attached is None:
-        return
-    try:
-        attached.detach()
-    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-        _guard.report("detach", error)
-    _guard.connect(None)
 
 
 def _register() -> None:

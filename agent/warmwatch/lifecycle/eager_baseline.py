@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from warmwatch._guard import quietly, report, warn_once
+from warmwatch.hooks.dynamo.disabled import EagerStance
 from warmwatch.hooks.installation import Hooks
 from warmwatch.hooks.points import HookPointAbsentError
 from warmwatch.process.process_tree import is_data_worker, is_preparing
@@ -42,8 +43,6 @@ class EagerBaseline:
             warn_once(ignored + "the training has begun; call attach() before the first step")
             return
         try:
-            from warmwatch.hooks.dynamo.disabled import EagerStance
-
             if "disabled" not in self._hooks.names:  # the hook that reports stances
                 raise HookPointAbsentError("torch._dynamo.decorators._set_stance")
             self._start(Baseline(steps, EagerStance()))

@@ -7,14 +7,13 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 from warmwatch._guard import report, warn_once
-from warmwatch.shared import record
+from warmwatch.shared import record, verdict
 
 _BEGUN = record.COMPILE_INDEX["begun"]
 
 if TYPE_CHECKING:
     from warmwatch.lifecycle.after_warm import AfterWarm
     from warmwatch.lifecycle.process_state import ProcessState
-    from warmwatch.shared.verdict import Judgement
 
 
 class WarmCallbacks:
@@ -29,10 +28,8 @@ class WarmCallbacks:
         self._process, self._open, self._after_warm = process, open_record, after_warm
         self._callbacks: list[Callable[[], object]] = []
 
-    def judgement(self) -> Judgement:
+    def judgement(self) -> verdict.Judgement:
         """The state of this process, from the same function and bytes as the monitor's."""
-        from warmwatch.shared import verdict  # here: it takes a tenth of the agent's import
-
         slot = self._process.record.image()
         facts = verdict.Facts(
             attached_ns=slot.header.attached_ns,

@@ -6,13 +6,19 @@ Lines go to the terminal, or to the logger ``warmwatch`` if it has a level.
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from warmwatch._guard import pass_on, report
+from warmwatch.shared.advice import advice
+from warmwatch.shared.fallbacks import reason_of, words
 from warmwatch.shared.loaded import loaded
+from warmwatch.shared.phrases import called_from, counted, duration, place, took
+from warmwatch.shared.reasons import plain
 from warmwatch.shared.record import PHASES, SETTLED_BY, Slot
+from warmwatch.shared.verdict import repeats
 
 if TYPE_CHECKING:
     from warmwatch.process.ending import End
@@ -96,8 +102,6 @@ class Announcer:
         """Name the run of rank 0, if a person at a terminal sees it."""
         try:
             if self._rank() == 0 and _is_terminal(sys.stdout) and _is_terminal(sys.stderr):
-                import shlex  # here: most processes print no such line
-
                 run = self._slot().identity.run
                 _show(f"run {run}; in another terminal: warmwatch status {shlex.quote(run)}")
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
@@ -148,15 +152,11 @@ class Announcer:
 
 
 def _long(slot: Slot) -> str:
-    from warmwatch.shared.phrases import duration  # late: most trainings print nothing
-
     phase = slot.compile.active_phase
     return f"compiling for {duration(LONG_SECONDS)}" + (f" ({PHASES[phase - 1]})" if phase else "")
 
 
 def _warm(slot: Slot) -> str:
-    from warmwatch.shared.phrases import duration, took
-
     counts = slot.compile
     if not counts.begun and counts.precompiled:
         return "warm: runs code that was compiled ahead of time"
@@ -178,8 +178,6 @@ def _warm(slot: Slot) -> str:
 
 def why_settled(slot: Slot) -> str:
     """What made a process without steps warm."""
-    from warmwatch.shared.phrases import duration
-
     counts = slot.compile
     if SETTLED_BY[counts.settled_by] != "quiet":
         return "ready() was called"
@@ -188,14 +186,9 @@ def why_settled(slot: Slot) -> str:
 
 
 def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
-    from warmwatch.shared.advice import advice
-    from warmwatch.shared.phrases import called_from, duration, place
-    from warmwatch.shared.reasons import plain
-    from warmwatch.shared.verdict import repeats
-
     category, reason = values["category"], values.get("reason")
     what = place(values.get("name"), values.get("file"), values.get("line"))
-    took = f" in {duration(values['seconds'])}" if values.get("seconds") else ""
+    length = f" in {duration(values['seconds'])}" if values.get("seconds") else ""
     why = plain(reason, category, values.get("class")) or category
     after_warm = slot.compile.warmups > 0 or repeats(
         slot.steps, slot.compile, slot.header.warm_steps
@@ -208,7 +201,7 @@ def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
         anew="anew" in values,
     )
     what = f"{what}{called_from(values.get('caller'))}," if "caller" in values else what
-    head = f"recompiled {what or 'a graph'} {_when(slot.steps.steps, values)}{took}: {why}"
+    head = f"recompiled {what or 'a graph'} {_when(slot.steps.steps, values)}{length}: {why}"
     return f"{head}. {remedy}" if remedy else head
 
 
@@ -219,17 +212,12 @@ def _when(steps: int, values: Mapping[str, Any]) -> str:
 
 
 def _fallback(values: Mapping[str, Any]) -> str:
-    from warmwatch.shared.fallbacks import reason_of, words
-    from warmwatch.shared.phrases import place
-
     where = place(values.get("name"), values.get("file"), values.get("line"))
     fullgraph = values.get("fullgraph") is True
     return words(reason_of(values.get("setting")), where, fullgraph=fullgraph)
 
 
 def _summary(slot: Slot, end: End) -> str:
-    from warmwatch.shared.phrases import counted, duration, took
-
     counts, steps = slot.compile, slot.steps.steps
     spent = sum(counts.phase_ns) / 1e9
     nothing = "no compile event" + " since the agent was attached" * (counts.graphs_before > 0)

@@ -16,6 +16,7 @@ changed. A handler cannot be removed, so one stream serves the process for its l
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 
 from warmwatch._guard import pass_on
@@ -74,8 +75,6 @@ def _reserve(made: int) -> None:
     to a new block, so after the promise the status would need a second one. The file must be
     exempt from copy-on-write, which btrfs allows only while it is empty.
     """
-    import ctypes
-
     overwrite_in_place(made)
     libc = ctypes.CDLL(None)
     libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
@@ -123,8 +122,6 @@ def _register(made: int) -> None:
     meanwhile redirects the descriptor.
     """
     global _descriptor, _file, _is_registered
-    import ctypes  # here: PyTorch imports it; a process that never attaches need not
-
     libc = ctypes.CDLL(None)  # an object of its own: the argtypes set below affect no other user
     on_exit, putw, fdopen, setvbuf = libc.on_exit, libc.putw, libc.fdopen, libc.setvbuf
     fdopen.restype, fdopen.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_char_p]

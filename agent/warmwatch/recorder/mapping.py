@@ -10,6 +10,7 @@ may be a file of the training by then.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import sys
@@ -107,8 +108,6 @@ def _followed(kinds: dict[str, str], path: str) -> str:
 
 
 def _is_tmpfs(descriptor: int) -> bool:
-    import ctypes  # here: PyTorch imports it; a process that never attaches need not
-
     array = (ctypes.c_long * (_STATFS_BYTES // ctypes.sizeof(ctypes.c_long)))()
     done = ctypes.CDLL(None).fstatfs(descriptor, array)
     return done == 0 and bool(array[0] == _TMPFS)
@@ -116,8 +115,6 @@ def _is_tmpfs(descriptor: int) -> bool:
 
 def _mapped_over(descriptor: int, size: int) -> mmap.mmap:
     """An anonymous ``mmap`` object with the file mapped over its memory; Python unmaps both."""
-    import ctypes
-
     memory = mmap.mmap(-1, size)
     libc = ctypes.CDLL(None, use_errno=True)
     call = libc.mmap

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 
 # ``x86_64-linux-gnu-g++-12`` is g++; collect2 and the assembler are GCC's own helpers, tileiras and
@@ -85,8 +86,6 @@ def _builds(name: str, arguments: Sequence[str]) -> bool:
 
 def _of_shell(text: str) -> str | None:
     """The first command of a shell's text that builds."""
-    import shlex  # here: `warmwatch status` loads this module, and needs no shell's text
-
     try:
         lexer = shlex.shlex(text[:_LONGEST_COMMAND], posix=True, punctuation_chars="();<>|&")
         lexer.whitespace_split = True

@@ -102,6 +102,9 @@ LIMITS = (
 NEEDS_ATTENTION = frozenset({"nothing_captured", "long_compile", "never_compiled"})
 MAY_NEVER_END = frozenset({"long_compile"})  # a waiting client is notified, and may stop
 
+# A rank that marks no step for this long may wait for background compilation.
+HELD_UP_FLOOR_NS = 3 * 10**9
+
 ENDED = frozenset({State.FINISHED, State.FAILED, State.LOST})
 ENDED_STATES = frozenset(state.value for state in ENDED)  # by their public names
 WARM = frozenset({State.WARM, State.EAGER})

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from warmwatch.shared.record import ENDS, KINDS, PHASES, SETTLED_BY, CompileCounts, StepCounts
-from warmwatch.shared.states import WARM, Conditions, State
+from warmwatch.shared.states import HELD_UP_FLOOR_NS, WARM, Conditions, State
 
 # Signals that a process raises itself, by abort() or a fault; schedulers and launchers do not send
 # them. SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, by their numbers on Linux.
@@ -41,9 +41,7 @@ SLOWER_TIMES_OF_SEVERAL = 1.5
 SLOWER_SEVERAL = 3  # earlier warm-ups, so that the longest shows their spread
 SLOWER_FLOOR_NS = 30 * 10**9
 
-# A rank that marks no step for this long may wait for background compilation.
-HELD_UP_FLOOR_NS = 3 * 10**9
-HELD_UP_MEDIANS = 10
+HELD_UP_MEDIANS = 10  # or HELD_UP_FLOOR_NS, if that is longer
 SILENT_STEPS = 10
 SILENT_FLOOR_NS = 3 * 10**9
 

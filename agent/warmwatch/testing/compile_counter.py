@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from warmwatch import _guard
+from warmwatch.hooks import registry
 from warmwatch.hooks.dynamo.breaks import head_of, place_of, reason_of
 from warmwatch.hooks.dynamo.events import Compiling
 from warmwatch.hooks.installation import Hooks, ImportWatch
@@ -85,8 +86,6 @@ class CompileCounter(Listener):
         watch.start()
 
     def _install(self) -> None:
-        from warmwatch.hooks import registry
-
         names = {
             *("events", "compilations", "recompile_reasons", "recompile_limit", "disabled"),
             "batches",

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from warmwatch.lifecycle import api
 from warmwatch.shared import record
 
 RESULTS = "ok", "in place", "absent", "skipped", "wrong", "not checked"
@@ -31,14 +32,9 @@ _LIMIT = 3
 class _Check:
     """The counts of the agent and of PyTorch for one function."""
 
-    def __init__(self) -> None:
-        import torch
-        import torch._dynamo.utils as utils
-        from torch._dynamo import convert_frame
-
-        from warmwatch.lifecycle import api
-
-        self.torch, self.utils, self.convert_frame = torch, utils, convert_frame
+    def __init__(self, torch: Any) -> None:
+        self.torch, self.utils = torch, torch._dynamo.utils
+        self.convert_frame = torch._dynamo.convert_frame
         self._agent = api.attached.agent  # type: ignore[union-attr]
         self._before = self._image()
         self.metrics: list[Any] = []
@@ -298,18 +294,15 @@ class _Report:
 
 def main() -> int:
     """Run all parts. Exit code 0 if all figures agree and no expected hook point is absent."""
-    import warmwatch
-
-    warmwatch.attach(run="hook-check", say=False)
+    api.attach(run="hook-check", say=False)
     try:
-        import torch
-        import torch._dynamo  # noqa: F401
+        import torch._dynamo  # as a training does: after the agent was attached
     except ImportError as error:
         result = SKIPPED if error.name == "torch" else NOT_CHECKED
         _write("torch", result, f"PyTorch cannot be imported: {error}")
         return 1
     logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # the limit is hit on purpose
-    check = _Check()
+    check = _Check(torch)
     report = _Report(check)
     for at, (part, hooks) in enumerate(_PARTS):
         # before the first part: absent hooks that no part reports

@@ -6,6 +6,7 @@ token takes effect immediately.
 
 from __future__ import annotations
 
+import binascii
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -48,8 +49,6 @@ class Access(Struct, frozen=True):
             if ":" not in text:
                 name = self.names.get("user_file", "user_file")
                 raise UsageError(f"{name}: {self.user_file} does not hold NAME:PASSWORD")
-            import binascii
-
             return f"Basic {binascii.b2a_base64(text.encode(), newline=False).decode()}"
         return None
 

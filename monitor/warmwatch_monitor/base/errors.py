@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class WarmwatchError(Exception):
     """Shown as one line; ``exit_code`` is the command's."""
@@ -43,11 +45,16 @@ class UnknownRunError(WarmwatchError):
         super().__init__(f"no run named {run!r}{near}; {have}")
 
 
-def _near(run: str, names: tuple[str, ...]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The one of ``names`` that ``name`` may be a typing error of."""
     import difflib  # needed for typing errors only
 
-    near = difflib.get_close_matches(run, names, n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
+    return next(iter(difflib.get_close_matches(name, names, n=1)), None)
+
+
+def _near(run: str, names: tuple[str, ...]) -> str:
+    near = nearest(run, names)
+    return f" (did you mean {near}?)" if near else ""
 
 
 class UnreadRunError(UnknownRunError):

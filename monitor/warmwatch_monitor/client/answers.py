@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from warmwatch.shared.states import ENDED_STATES, State
-from warmwatch_monitor.base.access import ANYBODY, Access
+from warmwatch_monitor.base.access import Access
 from warmwatch_monitor.base.errors import (
-    FleetError,
     NoCredentialsError,
     NoDaemonError,
     SilentDaemonError,
@@ -26,22 +25,19 @@ from warmwatch_monitor.base.errors import (
     UsageError,
 )
 from warmwatch_monitor.base.settings import Settings, load, load_access
-from warmwatch_monitor.base.timeouts import DISK_SECONDS, hangs, within
+from warmwatch_monitor.base.timeouts import DISK_SECONDS, within
+from warmwatch_monitor.client.choice import Answer as Answer
 from warmwatch_monitor.client.choice import choose, is_pattern
 from warmwatch_monitor.output.console import note
 
 if TYPE_CHECKING:
     from warmwatch_monitor.client.daemon import Daemon
+    from warmwatch_monitor.client.records import RecordsReader
     from warmwatch_monitor.model import Snapshot
-    from warmwatch_monitor.pipeline.poller import Poller
-    from warmwatch_monitor.sources.listed import Source
-
-Answer = dict[str, Any]
 
 STARTED = "a process of this script has started and has no record yet"
 
 _LEAST_SECONDS = 0.5
-FLEET_SECONDS = 30.0
 HUNG_SECONDS = 1.0  # without an answer of the default daemon, the records are read
 _TRIES, _PAUSE_SECONDS = 4, 0.5  # at most, until a daemon has read the requested run
 
@@ -49,14 +45,6 @@ _TRIES, _PAUSE_SECONDS = 4, 0.5  # at most, until a daemon has read the requeste
 def settings_from(**options: str | None) -> Settings:
     """This command's settings. Raises UsageError."""
     return load(os.environ, os.getuid(), options)
-
-
-def make_poller(settings: Settings, *more: Source[Any]) -> Poller:
-    """The poller over every source that is listed, and ``more``."""
-    from warmwatch_monitor.pipeline.poller import Poller
-    from warmwatch_monitor.sources.listed import SOURCES
-
-    return Poller(settings, sources=(*SOURCES, *more))
 
 
 class AnswerSource:
@@ -97,9 +85,7 @@ class AnswerSource:
         except UnreadRunError:
             if daemon is None or self._run is None or is_pattern(self._run):
                 raise
-            from warmwatch_monitor.client.daemon import request_run
-
-            request_run(daemon, self._run)
+            daemon.request_run(self._run)
             if self._until is not None:  # a wait calls again by itself
                 raise
         for _ in range(_TRIES):
@@ -135,26 +121,41 @@ def answer_source(
     if prometheus is not None:
         if address is not None or dir is not None:
             raise UsageError("--prometheus excludes --address and --dir: give one of them")
-        url, shown = prometheus, load_access(os.environ, access)
-
-        def fetch_fleet(_: float | None) -> tuple[Answer, Daemon | None]:
-            end = time.monotonic() + FLEET_SECONDS if until is None else until
-            left = max(_LEAST_SECONDS, end - time.monotonic())
-            return query_fleet(url, run, shown, min(FLEET_SECONDS, left)), None
-
+        fetch_fleet = _of_fleet(prometheus, run, load_access(os.environ, access), until)
         return AnswerSource(fetch_fleet, lambda answer: answer)
     settings = settings_from(address=address, dir=dir, **access)
-    read = _reader(settings, on_read)
+    reader = cache(lambda: _records_reader(settings, on_read))
 
     def fetch(seconds: float | None) -> tuple[Answer, Daemon | None]:
         pair = None if dir is not None else from_daemon(settings, seconds)
         if pair is None:
-            return read(None if until == math.inf else until), None
+            return reader().read(None if until == math.inf else until), None
         return pair
 
     return AnswerSource(
         fetch, lambda answer: choose(answer, run, os.geteuid(), own=own), until, run
     )
+
+
+def _of_fleet(
+    url: str, run: str | None, access: Access, until: float | None
+) -> Callable[[float | None], tuple[Answer, Daemon | None]]:
+    from warmwatch_monitor.client import fleet  # no daemon's answer needs its libraries
+
+    def fetch(_: float | None) -> tuple[Answer, Daemon | None]:
+        end = time.monotonic() + fleet.FLEET_SECONDS if until is None else until
+        left = max(_LEAST_SECONDS, end - time.monotonic())
+        return fleet.query_fleet(url, run, access, min(fleet.FLEET_SECONDS, left)), None
+
+    return fetch
+
+
+def _records_reader(
+    settings: Settings, on_read: Callable[[Snapshot], None] | None
+) -> RecordsReader:
+    from warmwatch_monitor.client.records import RecordsReader  # as above
+
+    return RecordsReader(settings, on_read)
 
 
 def without_record() -> list[tuple[int, str]]:
@@ -164,9 +165,9 @@ def without_record() -> list[tuple[int, str]]:
     """
     if not settings_from().observe:
         return []
-    from warmwatch_monitor.sources.unattached import without_record
+    from warmwatch_monitor.sources import unattached  # a daemon with a living run needs it not
 
-    return without_record()
+    return unattached.without_record()
 
 
 def is_starting(run: Answer) -> bool:
@@ -179,9 +180,9 @@ def is_starting(run: Answer) -> bool:
     # the time when a loss was noticed is not the time of the end
     at = "attached_at" if run["state"] == State.LOST.value else "since"
     times = [rank[at] for rank in run["ranks"] if rank.get(at) is not None]
-    from warmwatch_monitor.sources.unattached import is_starting
+    from warmwatch_monitor.sources import unattached  # as above
 
-    return bool(times) and is_starting(run.get("name") or run["run"], max(times))
+    return bool(times) and unattached.is_starting(run.get("name") or run["run"], max(times))
 
 
 def past_of(
@@ -202,9 +203,7 @@ def past_of(
     pair = from_daemon(settings)
     if pair is None:
         return None
-    from warmwatch_monitor.client.daemon import query_history
-
-    return query_history(pair[1])
+    return pair[1].history()
 
 
 def note_missing_directory(dir: str | None, what_now: str = "") -> None:
@@ -222,7 +221,7 @@ def _note_once(words: str) -> None:
 
 def from_daemon(settings: Settings, within: float | None = None) -> tuple[Answer, Daemon] | None:
     """The daemon's answer; ``None`` if the daemon may be absent and cannot know these records."""
-    from warmwatch_monitor.client.daemon import daemon_of, query_daemon
+    from warmwatch_monitor.client.daemon import daemon_of, query_daemon  # --dir needs no socket
 
     daemon = daemon_of(settings)
     if not settings.address_set:
@@ -246,80 +245,3 @@ def from_daemon(settings: Settings, within: float | None = None) -> tuple[Answer
     watched = settings.address_set or not settings.chosen
     here = watched or answer.get("directories") == list(settings.directories)
     return (answer, daemon) if here else None
-
-
-def _reader(
-    settings: Settings, on_read: Callable[[Snapshot], None] | None
-) -> Callable[[float | None], Answer]:
-    """Reads the records here, until a moment of the monotonic clock if one is given.
-
-    One poller serves all calls: it sees what changes between them.
-    """
-    pollers: list[Poller] = []
-
-    def read(deadline: float | None) -> Answer:
-        from msgspec import to_builtins
-
-        from warmwatch_monitor.status.document import status
-
-        if not pollers:
-            pollers.append(make_poller(settings, *_earlier_runs(settings)))
-        if deadline is not None:
-            seconds = max(_LEAST_SECONDS, deadline - time.monotonic())
-        else:  # one that hung when the settings were checked is given little more time
-            seconds = _LEAST_SECONDS if all(map(hangs, settings.directories)) else math.inf
-        snapshot = pollers[0].poll_once(seconds)
-        if on_read is not None:
-            on_read(snapshot)
-        answer: Answer = to_builtins(status(snapshot))
-        return answer
-
-    return read
-
-
-def _earlier_runs(settings: Settings) -> tuple[Source[Any], ...]:
-    if settings.history.directory is None:
-        return ()
-    from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
-
-    return earlier_runs_source(settings.history)
-
-
-def query_fleet(
-    url: str,
-    run: str | None = None,
-    access: Access = ANYBODY,
-    seconds: float = FLEET_SECONDS,
-) -> Answer:
-    """The answer for every run in a Prometheus server, or for those that ``run`` selects.
-
-    ``seconds``: for all queries together, however slowly the server sends.
-
-    Raises:
-        UsageError: ``url`` is not HTTP, or ``access`` cannot be used. FleetError: the server does
-        not answer. UnknownRunError: it has no such run.
-    """
-    from msgspec import to_builtins
-
-    from warmwatch_monitor.base.clock import Clock
-    from warmwatch_monitor.sources.fleet import assemble
-    from warmwatch_monitor.sources.fleet.prometheus import PrometheusSource
-    from warmwatch_monitor.status.document import status
-
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"--prometheus takes a URL such as http://prometheus:9090, not {url!r}")
-    source = PrometheusSource(url, access)
-    name = None if run is None or is_pattern(run) else run
-
-    def read() -> Snapshot:
-        snapshot = assemble(source.read(name), Clock().epoch())
-        if name is not None and not snapshot.runs:  # the error lists all runs
-            snapshot = assemble(source.read(), Clock().epoch())
-        return snapshot
-
-    snapshot = within(seconds, read, None)
-    if snapshot is None:
-        raise FleetError(
-            f"{url} has not answered within {seconds:.2g} s; check that the Prometheus server works"
-        )
-    return choose(to_builtins(status(snapshot)), run)

@@ -7,11 +7,13 @@ Prometheus, it selects the runs of every user. ``gpt2@alice`` always selects ali
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from warmwatch.shared.phrases import counted
 from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.base.errors import UnknownRunError, UnreadRunError
+from warmwatch_monitor.output.summary import several_of
 
 Answer = dict[str, Any]
 
@@ -104,8 +106,6 @@ def _with_and_without_owner(name: str) -> tuple[str, ...]:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    from fnmatch import fnmatchcase  # most commands name no run
-
     return fnmatchcase(name, pattern)
 
 
@@ -139,8 +139,6 @@ def only(answer: Answer, runs: Sequence[Answer]) -> Answer:
     """``answer`` reduced to ``runs``: a non-empty subset of its runs."""
     if len(runs) == len(answer["runs"]):
         return answer
-    from warmwatch_monitor.output.summary import several_of
-
     living = [run for run in runs if run["state"] not in ENDED_STATES]
     sentence = several_of(runs, answer)
     return {

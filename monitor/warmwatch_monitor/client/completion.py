@@ -52,7 +52,7 @@ def _earlier_names(environ: Mapping[str, str]) -> list[str]:
     settings = load_history_settings(environ)
     if not settings.able or settings.directory is None:
         return []
-    from warmwatch_monitor.history.listing import RunQuery
-    from warmwatch_monitor.history.store import Store
+    from warmwatch_monitor.history import listing, store  # SQLite: only a completion needs it
 
-    return [listed.run for listed in Store(settings).listed(RunQuery(limit=_MOST))]
+    listed = store.Store(settings).listed(listing.RunQuery(limit=_MOST))
+    return [entry.run for entry in listed]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import re
@@ -48,6 +49,25 @@ class Daemon(Struct, frozen=True):
     access: Access = ANYBODY
     sockets: tuple[str, ...] | None = None
     service_user: str = DEFAULT_SERVICE_USER
+
+    def history(self) -> Answer | None:
+        """Its last hour, a sample every three seconds; ``None`` if it stores none.
+
+        Raises as :func:`query_daemon`.
+        """
+        try:
+            values = _parsed(_fetch(self, HISTORY))
+        except (ValueError, RecursionError):
+            return None
+        is_known = isinstance(values, dict) and {"at", "ranks", "gpus"} <= values.keys()
+        return values if is_known else None
+
+    def request_run(self, run: str) -> None:
+        """Have it read the records of ``run`` before others of the same owner."""
+        from urllib.parse import urlencode  # few commands name a run that was not read yet
+
+        with suppress(DaemonError):  # the answer may be 404
+            _fetch(self, f"/status?{urlencode({'run': run}, errors='replace')}")
 
 
 def daemon_of(settings: Settings) -> Daemon:
@@ -102,8 +122,6 @@ def decoded(body: bytes) -> Status:
 
 def _parsed(body: bytes) -> Any:
     """Raises ValueError, RecursionError."""
-    import json
-
     return json.loads(body, parse_int=_bounded, parse_constant=_refused)
 
 
@@ -139,27 +157,6 @@ def _other_release(address: Address, version: object) -> DaemonError:
         f"the daemon at {address} is of another release than this command "
         f"(schema version {version}); install the same on both sides"
     )
-
-
-def query_history(daemon: Daemon) -> Answer | None:
-    """The daemon's last hour, a sample every three seconds; ``None`` if it stores none.
-
-    Raises as :func:`query_daemon`.
-    """
-    try:
-        values = _parsed(_fetch(daemon, HISTORY))
-    except (ValueError, RecursionError):
-        return None
-    is_known = isinstance(values, dict) and {"at", "ranks", "gpus"} <= values.keys()
-    return values if is_known else None
-
-
-def request_run(daemon: Daemon, run: str) -> None:
-    """Have the daemon read the records of ``run`` before others of the same owner."""
-    from urllib.parse import urlencode
-
-    with suppress(DaemonError):  # the answer may be 404
-        _fetch(daemon, f"/status?{urlencode({'run': run}, errors='replace')}")
 
 
 def connect(daemon: Daemon, seconds: float) -> socket.socket:

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
 from warmwatch.shared.phrases import duration
@@ -21,13 +22,19 @@ from warmwatch_monitor.base.errors import (
     WarmwatchError,
 )
 from warmwatch_monitor.base.settings import EVER_SECONDS, Settings, load_history_settings
-from warmwatch_monitor.client.answers import from_daemon, make_poller, settings_from
+from warmwatch_monitor.client.answers import from_daemon, settings_from
 from warmwatch_monitor.client.choice import choose_runs
+from warmwatch_monitor.client.records import make_poller
+from warmwatch_monitor.history.earlier_runs import earlier
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
+from warmwatch_monitor.history.finding import find
+from warmwatch_monitor.history.listing import RunQuery
+from warmwatch_monitor.history.store import Store, merged
+from warmwatch_monitor.history.summaries import id_of, summarize_run
 from warmwatch_monitor.output.console import note, plain
+from warmwatch_monitor.status.schema.rank import Rank
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.history.store import Store
     from warmwatch_monitor.model import RunView, Snapshot
     from warmwatch_monitor.model.run_summary import RunSummary
 
@@ -57,8 +64,6 @@ def run_summaries(
         take(snapshot)
     history = None
     if dir is None and settings.history.directory is not None:
-        from warmwatch_monitor.history.store import Store
-
         history = Store(settings.history)
     if names:
         answers = [run for name in names for run in _named(snapshot, name, history)]
@@ -87,6 +92,15 @@ def ended_run(name: str, dir: str | None) -> RunSummary | None:
     return None
 
 
+def is_in_history(name: str) -> bool:
+    settings = load_history_settings(os.environ)
+    if settings.directory is not None:
+        with suppress(WarmwatchError):
+            find(Store(settings), name)
+            return True
+    return False
+
+
 def ended_words(run: RunSummary, now: float) -> str:
     """How the run ended, when, and what shows more."""
     verb, at = ("ended", run.ended) if run.ended is not None else ("was last seen", run.seen)
@@ -111,8 +125,6 @@ def _with_daemon_answers(summaries: Sequence[RunSummary], settings: Settings) ->
     newer = [summary if run is None else _with_answer(summary, run) for summary, run in pairs]
     if settings.history.directory is None:
         return newer
-    from warmwatch_monitor.history.store import merged
-
     # the history has what an earlier daemon measured
     return [merged(summary, new) for summary, new in zip(summaries, newer, strict=True)]
 
@@ -134,9 +146,6 @@ def last_like(summary: RunSummary) -> RunSummary | None:
     settings = load_history_settings(os.environ)
     if settings.directory is None:
         return None
-    from warmwatch_monitor.history.earlier_runs import earlier
-    from warmwatch_monitor.history.store import Store
-
     try:
         return next(iter(earlier(Store(settings), summary)), None)
     except StoreError as error:
@@ -164,10 +173,6 @@ def as_written(runs: Iterable[RunSummary]) -> Iterator[None]:
 
 def _problem(summary: RunSummary) -> str | None:
     """The first deviation of its ranks' answers from the schema of ``/status``."""
-    from msgspec import ValidationError, convert
-
-    from warmwatch_monitor.status.schema.rank import Rank
-
     for rank in summary.ranks:
         try:
             convert(rank.answer, Rank)
@@ -177,20 +182,14 @@ def _problem(summary: RunSummary) -> str | None:
 
 
 def summaries_in(snapshot: Snapshot) -> tuple[RunSummary, ...]:
-    from warmwatch_monitor.history.summaries import summarize_run
-
     return tuple(summarize_run(run, snapshot) for run in snapshot.runs)
 
 
 def _seen(run: RunView, snapshot: Snapshot, history: Store | None) -> RunSummary:
     """The summary, extended by what a daemon wrote to the history: samples and measurements."""
-    from warmwatch_monitor.history.summaries import summarize_run
-
     seen = summarize_run(run, snapshot)
     if history is None:
         return seen
-    from warmwatch_monitor.history.store import merged
-
     try:
         before = history.load(seen.id)
     except StoreError as error:
@@ -205,8 +204,6 @@ def _without_history(error: StoreError) -> None:
 
 def _latest(snapshot: Snapshot, history: Store | None) -> RunSummary:
     """The run that began last. Usually its record exists, and the history is not needed."""
-    from warmwatch_monitor.history.listing import RunQuery
-
     runs = [view for view in snapshot.runs if view.attached_at is not None]
     latest = max(runs, key=lambda run_view: run_view.attached_at or 0.0, default=None)
     try:
@@ -236,8 +233,6 @@ def _named(snapshot: Snapshot, name: str, history: Store | None) -> list[RunSumm
 
 def _views(snapshot: Snapshot, name: str) -> list[RunView]:
     """The existing runs with this name or id. Raises UnknownRunError."""
-    from warmwatch_monitor.history.summaries import id_of
-
     shown = [
         {
             "run": view.run,
@@ -255,9 +250,6 @@ def _views(snapshot: Snapshot, name: str) -> list[RunView]:
 
 def _without_live_start(snapshot: Snapshot, name: str, history: Store) -> str:
     """``NAME~2``, counted by the history, which may lack the start that still exists."""
-    from warmwatch_monitor.history.listing import RunQuery
-    from warmwatch_monitor.history.summaries import id_of
-
     plain_name, _, back = name.rpartition("~")
     if not plain_name or not back.isdecimal() or len(back) > 9 or not int(back):
         return name
@@ -270,8 +262,6 @@ def _without_live_start(snapshot: Snapshot, name: str, history: Store) -> str:
 
 
 def _from_history(history: Store, name: str, unknown: UnknownRunError) -> RunSummary:
-    from warmwatch_monitor.history.finding import find
-
     try:
         return find(history, name)
     except NotInHistoryError:

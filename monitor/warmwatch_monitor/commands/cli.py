@@ -12,11 +12,10 @@ from typing import Any
 
 import click
 
-from warmwatch_monitor.base.errors import NoDaemonError, OutputError, WarmwatchError
+from warmwatch import __version__
+from warmwatch_monitor.base.errors import OutputError, WarmwatchError, nearest
 from warmwatch_monitor.commands import COMMANDS, GROUPS
 from warmwatch_monitor.output.console import (
-    draw,
-    is_redrawn,
     note,
     plain,
     reader_left,
@@ -83,10 +82,8 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            import difflib  # needed for typing errors only
-
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"commands: {', '.join(COMMANDS)}"
+            near = nearest(name, COMMANDS)
+            hint = f"did you mean {near}?" if near else f"commands: {', '.join(COMMANDS)}"
             ctx.fail(f"No such command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 
@@ -155,8 +152,6 @@ def _list(formatter: click.HelpFormatter) -> None:
 
 def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from warmwatch import __version__
-
         try:
             say(f"warmwatch, version {__version__}")
         except OutputError as error:  # no command is invoked yet
@@ -186,52 +181,6 @@ def cli(ctx: click.Context) -> None:
     Without a command: open the live view if a training runs, otherwise suggest what to do.
     """
     if ctx.invoked_subcommand is None:
-        _overview(ctx)
+        from warmwatch_monitor.commands.overview import overview  # without a command
 
-
-_WITH_PAGE = ("warmwatch run --serve -- python train.py", "start a training with a live page")
-_DOCTOR = ("warmwatch doctor", "find out why a training does not show up")
-_SUGGESTED: tuple[tuple[str, str], ...] = (
-    ("warmwatch runs", "list earlier runs"),
-    _WITH_PAGE,
-    ("warmwatch demo", "watch a small model compile; no GPU needed"),
-    _DOCTOR,
-)
-_SUGGESTED_WITHOUT_DAEMON = (
-    ("warmwatch serve", "start that daemon, on its machine"),
-    _WITH_PAGE,
-    _DOCTOR,
-)
-
-
-def _overview(ctx: click.Context) -> None:
-    """The live view on a terminal; elsewhere the answer. Suggests commands if nothing runs.
-
-    No answer is a note, not an error.
-    """
-    from warmwatch_monitor.client.answers import answer_source, settings_from
-    from warmwatch_monitor.commands.status import picture
-    from warmwatch_monitor.status.goals import lives
-
-    formatter = ctx.make_formatter()
-    answer, suggested = None, _SUGGESTED
-    try:
-        answer = answer_source(None)()
-        if any(map(lives, answer["runs"])) and is_redrawn() and sys.stdin.isatty():
-            ctx.invoke(_command("top"))
-            return
-        draw(picture(answer, ended=False))
-        formatter.write("")  # an empty line between the answer and the commands
-    except OutputError:
-        raise
-    except NoDaemonError:  # only where an address is set: otherwise the records are read
-        say(f"no daemon answers at {settings_from().address}, which WARMWATCH_ADDRESS names\n")
-        suggested = _SUGGESTED_WITHOUT_DAEMON
-    except WarmwatchError as error:
-        note(f"warmwatch: {plain(str(error))}")
-    if answer is None or not any(map(lives, answer["runs"])):
-        with formatter.indentation():
-            formatter.write_dl(suggested)
-    else:
-        _list(formatter)
-    say(formatter.getvalue() + "\nwarmwatch --help lists the commands.")
+        overview(ctx)

@@ -30,7 +30,8 @@ from warmwatch_monitor.client.summaries import run_summaries
 from warmwatch_monitor.commands.report.command import in_short, reported
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.output.amounts import a_step
-from warmwatch_monitor.output.console import as_json, draw, note, plain, reader_left, say
+from warmwatch_monitor.output.console import draw, note, plain, reader_left, say
+from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.output.states import STYLES
 from warmwatch_monitor.status.goals import lives
 

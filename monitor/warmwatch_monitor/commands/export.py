@@ -21,7 +21,8 @@ from warmwatch_monitor.commands.report.assembly import line
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import FARTHEST, Compiled, RankSummary, RunSummary, Samples
 from warmwatch_monitor.output import options, safe_writing
-from warmwatch_monitor.output.console import as_json, note, say
+from warmwatch_monitor.output.console import note, say
+from warmwatch_monitor.output.json_text import as_json
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model.run_summary import RunSummary

@@ -1,6 +1,6 @@
-"""Shared by commands that start a training: its environment, its compile caches, and its runs.
+"""Shared by commands that start a training: its environment and its compile caches.
 
-Standard library only, except ``Launched``: `warmwatch run` works without the other libraries.
+Standard library only: `warmwatch run` works without the other libraries.
 """
 
 from __future__ import annotations
@@ -9,33 +9,19 @@ import contextlib
 import errno
 import os
 import resource
+import shutil
 import signal
-import time
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
+import warmwatch._boot
 from warmwatch.shared.values import TEXT_LIMIT
 from warmwatch_monitor.base.errors import UsageError
-from warmwatch_monitor.output.console import note, plain
-
-if TYPE_CHECKING:
-    from warmwatch_monitor.base.clock import Clock
-    from warmwatch_monitor.base.settings import Settings
-    from warmwatch_monitor.client.answers import Answer
-    from warmwatch_monitor.model import RecordReading, Snapshot
-    from warmwatch_monitor.sources.listed import Read, Readings, Source
-    from warmwatch_monitor.sources.records.source import RecordsReading
+from warmwatch_monitor.output.console import note
 
 _CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
-_END_SECONDS = 3.0  # to wait for the ends in the records
-_READ_SECONDS = 30.0  # to wait for records that cannot be read: a busy machine, a slow disk
-_RETENTION_SECONDS = "86400"  # a command's first training may end long before its last
-_NOTHING = (
-    "no step and no compilation was seen under this command. Python with -I, -E or -S, or older "
-    "than 3.10, is not attached: add `import warmwatch.auto`. A process that changed its user or "
-    "emptied its environment has its record in another directory"
-)
 
 
 def environment(
@@ -45,8 +31,6 @@ def environment(
 
     ``run``: the run's name, if given. ``started_by``: the id of this launch in its records.
     """
-    import warmwatch._boot
-
     (boot,) = warmwatch._boot.__path__  # the folder of the ``sitecustomize`` that attaches
     boot = os.path.abspath(boot)  # noqa: PTH100 - pathlib would delay the start of the command
     before = environ.get("PYTHONPATH")
@@ -76,9 +60,6 @@ def fresh_caches(*, keep: bool, used: Callable[[], bool] = lambda: False) -> Ite
     if keep:
         yield Caches()
         return
-    import shutil
-    import tempfile
-
     folder = tempfile.mkdtemp(prefix="warmwatch-caches-")
     try:
         yield Caches({variable: f"{folder}/{name}" for variable, name in _CACHES.items()}, folder)
@@ -110,135 +91,6 @@ def startable(command: Sequence[str]) -> Iterator[None]:
     except OSError as error:
         note(f"warmwatch: {command[0]}: cannot be run ({error.strerror})")
         raise SystemExit(NOT_EXECUTABLE) from None
-
-
-def _records_of(
-    launch: str, took: Callable[[tuple[RecordReading, ...]], None]
-) -> Source[RecordsReading]:
-    """The source of records, restricted to one launch. ``took``: called with those of each poll."""
-    from msgspec.structs import replace
-
-    from warmwatch_monitor.sources.listed import RECORDS
-
-    def make(settings: Settings, clock: Clock) -> Read[RecordsReading]:
-        read = RECORDS.make(settings, clock)
-
-        def ours(others: Readings) -> RecordsReading:
-            reading = read(others)
-            of_it = (
-                record for record in reading.records if record.slot.identity.started_by == launch
-            )
-            took(records := tuple(of_it))
-            return replace(reading, records=records)
-
-        return ours
-
-    return replace(RECORDS, make=make)
-
-
-def nothing_seen(snapshot: Snapshot) -> str:
-    """Why ``snapshot``, taken after the end of a command, has no run."""
-    from warmwatch_monitor.model import incomplete
-
-    if why := incomplete(snapshot):
-        return f"what ran under this command is not known yet: {why}; ask later: warmwatch runs"
-    return _NOTHING
-
-
-def living(snapshot: Snapshot) -> bool:
-    """Whether a rank has not ended."""
-    return any(rank.living for run in snapshot.runs for rank in run.ranks)
-
-
-def _process(reading: RecordReading) -> tuple[int, str, int]:
-    """The process of a record; ``exec`` does not change it."""
-    return reading.slot.identity.pid, *reading.start
-
-
-class Launched:
-    """The runs of one launch. ``launch``: its id in the records."""
-
-    def __init__(self, launch: str) -> None:
-        from warmwatch_monitor.client.answers import settings_from
-        from warmwatch_monitor.history.writer import HistoryWriter
-        from warmwatch_monitor.pipeline.poller import Poller
-        from warmwatch_monitor.sources.listed import RECORDS, SOURCES
-
-        settings = settings_from(observe="off", retention=_RETENTION_SECONDS)
-        self._records: tuple[RecordReading, ...] = ()
-        ours = _records_of(launch, self._take)
-        sources = [ours if source is RECORDS else source for source in SOURCES]
-        self._poller, self._seen = (
-            Poller(settings, sources=sources),
-            HistoryWriter(settings.history),
-        )
-        self._began = time.monotonic()
-
-    def sentence(self) -> str:
-        from warmwatch.shared.phrases import duration
-
-        answer = self.answer(self.snapshot())
-        if answer["runs"]:
-            return str(plain(answer["summary"]))
-        return f"no step and no compilation for {duration(time.monotonic() - self._began)}"
-
-    def poll(self) -> None:
-        """Poll them, so that journals are read from the start and not only their last part."""
-        self.snapshot()
-
-    def ended(self) -> Snapshot:
-        """The Snapshot after their ends, which records may show a moment late."""
-        from warmwatch_monitor.model import incomplete
-
-        began = time.monotonic()
-        while True:
-            snapshot = self.snapshot()
-            waited = time.monotonic() - began
-            if living(snapshot):
-                over = waited > _END_SECONDS
-            else:
-                over = waited > _READ_SECONDS or snapshot.crowded or not incomplete(snapshot)
-            if over:
-                return snapshot
-            time.sleep(0.1)
-
-    def snapshot(self) -> Snapshot:
-        seen = self._poller.poll_once()
-        self._seen.take(seen)
-        return seen
-
-    def earlier(self, snapshot: Snapshot) -> list[RecordReading]:
-        """Records that compiled but are not a rank, because their process has a later record.
-
-        The process replaced itself by ``exec``, or attached a second time under the same name.
-        """
-        ranks = [rank.record for run in snapshot.runs for rank in run.ranks]
-        shown, processes = (
-            {reading.folder for reading in ranks},
-            {_process(reading) for reading in ranks},
-        )
-        left = (record for record in self._records if record.folder not in shown)
-        return [
-            reading
-            for reading in left
-            if _process(reading) in processes and reading.slot.compile.begun
-        ]
-
-    def _take(self, records: tuple[RecordReading, ...]) -> None:
-        self._records = records
-
-    def write_history(self) -> None:
-        """Write the ended runs to the history."""
-        self._seen.write()
-
-    def answer(self, snapshot: Snapshot) -> Answer:
-        """Their ``/status`` document."""
-        from msgspec import to_builtins
-
-        from warmwatch_monitor.status.document import status
-
-        answer: Answer = to_builtins(status(snapshot))
-        return answer
 
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as in shells

@@ -22,20 +22,20 @@ from warmwatch_monitor.client.daemon import daemon_of, query_daemon
 from warmwatch_monitor.client.started import ANY_PORT, ends_with_a_command, started_daemon
 from warmwatch_monitor.client.summaries import summaries_in
 from warmwatch_monitor.commands.launch import (
-    Launched,
     become,
     check_name,
     end_as,
     environment,
-    nothing_seen,
     startable,
     supervise,
 )
+from warmwatch_monitor.commands.launched import Launched, nothing_seen
 from warmwatch_monitor.commands.report.command import in_short
+from warmwatch_monitor.model.records import signal_name
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import as_json, draw, is_terminal, note
+from warmwatch_monitor.output.console import draw, is_terminal, note
 from warmwatch_monitor.output.files import place_of, write
-from warmwatch_monitor.pipeline.figures import signal_name
+from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.status.document import status as status_of
 from warmwatch_monitor.status.schema.status import Run
 

@@ -8,27 +8,32 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from warmwatch.shared.phrases import took
 from warmwatch.shared.states import State
-from warmwatch_monitor.base.errors import StoreError, UsageError
+from warmwatch_monitor.base.errors import StoreError, UsageError, nearest
 from warmwatch_monitor.base.settings import NO_SQLITE, HistorySettings, load_history_settings
+from warmwatch_monitor.client.answers import settings_from
 from warmwatch_monitor.client.completion import states
+from warmwatch_monitor.client.history_writer import HistoryWriter
+from warmwatch_monitor.client.records import make_poller
 from warmwatch_monitor.commands.terminal.table import brief, cell_width, fitting, header, line
-from warmwatch_monitor.history.listing import Listed, RunQuery
+from warmwatch_monitor.history.listing import Listed, RunQuery, entry, matches
+from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.history.summaries import summarize_run
+from warmwatch_monitor.model import incomplete, why_left_out
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT
 from warmwatch_monitor.output.amounts import if_known
-from warmwatch_monitor.output.console import as_json, draw, has_colour, note, plain, say, width
+from warmwatch_monitor.output.console import draw, has_colour, note, plain, say, width
+from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.output.options import Whole
 from warmwatch_monitor.output.summary import shortened
 from warmwatch_monitor.status.goals import lives
-
-if TYPE_CHECKING:
-    from warmwatch_monitor.history.store import Store
 
 Run = dict[str, Any]
 
@@ -162,10 +167,6 @@ def runs(
             "WARMWATCH_STATE is off; unset it, or name a directory in it if this user has no home "
             "directory"
         )
-    from msgspec.structs import asdict
-
-    from warmwatch_monitor.history.store import Store
-
     store = Store(settings)
     most = _LIMIT if limit is None else limit
     query = RunQuery(name=name, host=host, since=moment, state=state, limit=most)
@@ -192,12 +193,6 @@ def _living(settings: HistorySettings) -> tuple[Mapping[str, Listed], str | None
 
     Writes those that have ended to the history.
     """
-    from warmwatch_monitor.client.answers import make_poller, settings_from
-    from warmwatch_monitor.history.listing import entry
-    from warmwatch_monitor.history.summaries import summarize_run
-    from warmwatch_monitor.history.writer import HistoryWriter
-    from warmwatch_monitor.model import incomplete, why_left_out
-
     ended = HistoryWriter(settings)
     snapshot = make_poller(settings_from(observe="off")).poll_once()
     ended.take(snapshot)
@@ -211,10 +206,6 @@ def _with_living(
     store: Store, query: RunQuery, living: Mapping[str, Listed]
 ) -> tuple[list[Listed], int]:
     """The runs to show, the living ones first, and how many there are regardless of the limit."""
-    from msgspec.structs import replace
-
-    from warmwatch_monitor.history.listing import matches
-
     first = [listed for listed in living.values() if matches(listed, query)]
     first.sort(key=lambda entry: -entry.began)
     most = query.limit and query.limit + len(living)
@@ -257,8 +248,6 @@ def _moment(text: str, now: float) -> float:
 def _check_state(state: str | None) -> None:
     names = [item.value for item in State]
     if state is not None and state not in names:
-        import difflib
-
-        near = difflib.get_close_matches(state, names, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+        near = nearest(state, names)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
         raise UsageError(f"--state: {state!r} is no state; {hint}")

@@ -18,14 +18,17 @@ from warmwatch.shared.record.stack_file import STACKS_LIMIT, unpack_stacks
 from warmwatch.shared.states import State
 from warmwatch.shared.values import printable
 from warmwatch_monitor.base.errors import NoRunError, SourceError, UnknownRunError, WarmwatchError
-from warmwatch_monitor.client.answers import make_poller, note_missing_directory, settings_from
+from warmwatch_monitor.client.answers import note_missing_directory, settings_from
 from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.client.completion import run_names
+from warmwatch_monitor.client.records import make_poller
+from warmwatch_monitor.client.summaries import ended_run, ended_words
 from warmwatch_monitor.commands import py_spy
 from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, ThreadStack
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import as_json, note, plain, say
+from warmwatch_monitor.output.console import note, plain, say
+from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.sources.host import BUSY_WORKER_RATIO
 from warmwatch_monitor.sources.processes import (
     Compilers,
@@ -78,8 +81,6 @@ def stacks(
     try:
         values = choose(to_builtins(status(snapshot)), run, os.geteuid())
     except UnknownRunError as error:
-        from warmwatch_monitor.client.summaries import ended_run, ended_words  # loads SQLite
-
         if (earlier := ended_run(error.run, dir)) is None:
             raise
         raise WarmwatchError(f"{_NONE_ALIVE}: {ended_words(earlier, time.time())}") from None

@@ -6,15 +6,15 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
+from shlex import quote
 
 import click
 
 from warmwatch.shared.phrases import duration
 from warmwatch.shared.states import ENDED, ENDED_STATES, NEEDS_ATTENTION, State, least_advanced
 from warmwatch_monitor.base.errors import UnknownRunError, UsageError, WarmwatchError
-from warmwatch_monitor.base.settings import HistorySettings, load_history_settings
+from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.client.answers import (
     STARTED,
     Answer,
@@ -26,14 +26,14 @@ from warmwatch_monitor.client.answers import (
 )
 from warmwatch_monitor.client.choice import only, why_incomplete
 from warmwatch_monitor.client.completion import run_names
+from warmwatch_monitor.client.history_writer import HistoryWriter
+from warmwatch_monitor.commands.terminal.functions import functions
 from warmwatch_monitor.commands.terminal.table import lines, wrapped
-from warmwatch_monitor.history.writer import HistoryWriter
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.amounts import few
 from warmwatch_monitor.output.console import (
     draw,
     has_colour,
-    height,
     is_redrawn,
     is_terminal,
     note,
@@ -42,6 +42,8 @@ from warmwatch_monitor.output.console import (
     say,
     width,
 )
+from warmwatch_monitor.output.json_text import as_json
+from warmwatch_monitor.output.summary import LIKELY
 from warmwatch_monitor.status.goals import lives
 
 NO_RUN, TROUBLE, UNREAD, _STARTING = 5, 4, 6, 3
@@ -75,7 +77,7 @@ _LISTED = 'a training is listed if it has "import warmwatch.auto", or runs below
 
 @click.command(help=_HELP)
 @click.argument("run", required=False, shell_complete=run_names)
-@click.option("--json", "as_json", is_flag=True, help="Print the whole answer as JSON.")
+@click.option("--json", "is_json", is_flag=True, help="Print the whole answer as JSON.")
 @click.option(
     "--watch",
     is_flag=False,
@@ -109,7 +111,7 @@ def status(
     ctx: click.Context,
     /,
     run: str | None,
-    as_json: bool,
+    is_json: bool,
     watch: str | None,
     ended: bool,
     every_rank: bool,
@@ -122,17 +124,16 @@ def status(
 ) -> None:
     """The command; its help is ``_HELP``."""
     run, seconds = _watched(run, watch)
-    if seconds is not None and (as_json or by_function):
-        other = "--json" if as_json else "--functions"
+    if seconds is not None and (is_json or by_function):
+        other = "--json" if is_json else "--functions"
         raise UsageError(f"--watch redraws and {other} prints once: give one of them")
     if misses:
-        if seconds is not None or as_json or by_function or every_rank:
+        if seconds is not None or is_json or by_function or every_rank:
             raise UsageError("--misses prints its own lines: give it without another view")
         ctx.exit(_misses(run, address or prometheus, dir))
     ended = ended or run is not None
     view = partial(picture, every_rank=every_rank, ended=ended, unattached=run is None)
-    history = load_history_settings(os.environ)
-    seen = HistoryWriter(history)
+    seen = HistoryWriter(load_history_settings(os.environ))
     query = answer_source(
         run, address=address, dir=dir, prometheus=prometheus, access=access, on_read=seen.take
     )
@@ -144,13 +145,11 @@ def status(
             answer = query()
             if run is not None and address is None and prometheus is None:
                 starts = _note_start(answer)
-            if as_json:
-                import json
-
-                say(json.dumps(answer, indent=2))
+            if is_json:
+                say(as_json(answer))
             else:
                 draw(view(answer))
-            if by_function and not as_json:
+            if by_function and not is_json:
                 _draw_functions(answer, ended=ended)
             _warn(answer, dir)
             if seconds is None and address is None and prometheus is None:
@@ -159,8 +158,8 @@ def status(
     except UnknownRunError as error:
         if error.exit_code != NO_RUN or prometheus is not None:
             raise
-        may_print = seconds is None and address is None and not as_json
-        ctx.exit(_look_back(error, history, dir, may_print=may_print))
+        may_print = seconds is None and address is None and not is_json
+        ctx.exit(_look_back(error, dir, may_print=may_print))
     seen.write()
     if seconds is None and not starts and (why := _why_trouble(answer)):
         note(why)
@@ -176,38 +175,23 @@ def _note_start(answer: Answer) -> bool:
     return True
 
 
-def _look_back(
-    error: UnknownRunError, settings: HistorySettings, dir: str | None, *, may_print: bool
-) -> int:
+def _look_back(error: UnknownRunError, dir: str | None, *, may_print: bool) -> int:
     """Print how the run ended that is not in the answer any more; returns its exit code.
 
-    Raises ``error``, which then says where the run may be.
+    Raises ``error``, which then says where the run may be: in the history, or without an agent.
     """
-    from warmwatch_monitor.client.summaries import ended_run, ended_words
+    from warmwatch_monitor.client import summaries  # loads SQLite
 
-    run = ended_run(error.run, dir) if may_print else None
+    run = summaries.ended_run(error.run, dir) if may_print else None
     if run is None:
-        _say_more(error, settings)
+        if summaries.is_in_history(error.run):
+            error.args = (f"{error}; the history has it: warmwatch report {quote(error.run)}",)
+        elif not error.near:
+            error.args = ("; ".join((str(error), _LISTED, *_unrecorded(error.run))),)
         raise error
-    text = plain(ended_words(run, time.time()))
+    text = plain(summaries.ended_words(run, time.time()))
     say("\n".join(wrapped(text, width() if is_terminal() else None)))
     return next(code for code, states in CODES.items() if State(run.state) in states)
-
-
-def _say_more(error: UnknownRunError, settings: HistorySettings) -> None:
-    """Add to the message where the run may be: in the history, or without an agent."""
-    from shlex import quote
-
-    from warmwatch_monitor.history.finding import find
-    from warmwatch_monitor.history.store import Store
-
-    if settings.directory is not None:
-        with suppress(WarmwatchError):
-            find(Store(settings), error.run)
-            error.args = (f"{error}; the history has it: warmwatch report {quote(error.run)}",)
-            return
-    if not error.near:
-        error.args = ("; ".join((str(error), _LISTED, *_unrecorded(error.run))),)
 
 
 def _not_yet(answer: Answer, *, read_here: bool) -> Iterator[str]:
@@ -250,8 +234,6 @@ def _watched(run: str | None, watch: str | None) -> tuple[str | None, float | No
 
 
 def _draw_functions(answer: Answer, *, ended: bool) -> None:
-    from warmwatch_monitor.commands.terminal.functions import functions
-
     if runs := _split(answer, ended=ended)[0]["runs"]:
         draw("\n".join(functions(plain(runs), width())))
 
@@ -265,7 +247,7 @@ def _warn(answer: Answer, dir: str | None) -> None:
 
 
 def _misses(run: str | None, source: str | None, dir: str | None) -> int:
-    from warmwatch_monitor.commands.cache_misses import lines as lines_of
+    from warmwatch_monitor.commands.cache_misses import lines as lines_of  # reads all journals
 
     if source is not None:
         raise UsageError("--misses reads the records of this machine: give --dir, or nothing")
@@ -304,8 +286,6 @@ def _why_trouble(answer: Answer | None) -> str:
     if len(parts) == len(runs):
         return ""
     why = few(parts, _NAMED)
-    from shlex import quote
-
     name = quote(str([*(run for run, _ in attention), *counted][0]["run"]))
     return f"exit code {TROUBLE}: {why}; one run has its own code: warmwatch status {name}"
 
@@ -375,8 +355,6 @@ def _rests(training: Answer) -> bool:
 
 def outside(training: Answer) -> str:
     """An unattached training in one sentence."""
-    from warmwatch_monitor.status.words.sentence import LIKELY
-
     what = training["command"] or "a process"
     likely = LIKELY[training["likely_compiling"]]
     text = "; ".join(training["evidence"])
@@ -430,17 +408,13 @@ def _shown(picture: Callable[[Answer], str]) -> Iterator[Show]:
     if not is_redrawn():
         yield _at_changes(picture)
         return
-    from rich.console import Console  # not needed for a single answer
-    from rich.live import Live
-    from rich.text import Text
+    from warmwatch_monitor.commands.terminal.redrawn import redrawn  # rich, for --watch only
 
-    console = Console(width=width(), force_terminal=True, no_color=not has_colour())
-    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+    with redrawn() as update:
 
         def show(answer: Answer | None, trouble: str) -> None:
             shown = "" if answer is None else picture(answer)
-            text = "\n".join(filter(None, [trouble, shown]))
-            live.update(Text.from_ansi(_that_fits(text)), refresh=True)
+            update("\n".join(filter(None, [trouble, shown])))
 
         yield show
 
@@ -459,11 +433,3 @@ def _at_changes(picture: Callable[[Answer], str]) -> Show:
             draw(picture(answer), end="\n\n")
 
     return print_changed
-
-
-def _that_fits(text: str) -> str:
-    """The lines of ``text`` that fit the terminal's height."""
-    shown, room = text.split("\n"), height() - 1
-    if len(shown) > room:
-        shown = [*shown[: room - 1], f"... and {len(shown) - room + 1} lines more"]
-    return "\n".join(shown)

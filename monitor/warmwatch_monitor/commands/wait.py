@@ -36,7 +36,7 @@ from warmwatch_monitor.client.answers import (
 from warmwatch_monitor.client.choice import is_own, may_be, only, why_incomplete
 from warmwatch_monitor.client.completion import goal_names, run_names
 from warmwatch_monitor.client.events import Event, EventClient
-from warmwatch_monitor.history.writer import HistoryWriter
+from warmwatch_monitor.client.history_writer import HistoryWriter
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.amounts import few
 from warmwatch_monitor.output.console import note, plain, reader_left, rewrite, say

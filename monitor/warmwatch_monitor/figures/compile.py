@@ -7,6 +7,7 @@ from msgspec import Meta, Struct, field
 
 from warmwatch.shared.closed_lists import CACHES, DISABLED, KINDS, PHASES, PROGRESS, REASONS
 from warmwatch.shared.fallbacks import CAUSES
+from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch_monitor.figures.declared import figure
 from warmwatch_monitor.figures.units import Count, Epoch, Joules, Seconds
 
@@ -365,3 +366,17 @@ class Energy(Struct, frozen=True, kw_only=True):
     """Energy of the rank's GPUs for a clean step, the mean since this monitor first saw it; absent
     if not measured.
     """
+
+
+def recompiles(compile: Mapping[str, Any]) -> int | None:
+    """The recompiles of an answer's ``compile``, with the one in progress; ``None`` if unknown."""
+    count: int | None = compile.get("recompiles")
+    return None if count is None else count + _recompiles_now(compile)
+
+
+def _recompiles_now(compile: Mapping[str, Any]) -> bool:
+    """Whether the activity in progress of a rank's ``compile`` is a recompile."""
+    underway = compile.get("underway")
+    if underway is None or underway["backward"] or not underway["reason"]:
+        return False
+    return bool(underway["category"] != NEW_INSTANCE)

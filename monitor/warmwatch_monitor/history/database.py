@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 import stat
 import time
 from collections.abc import Iterator
@@ -16,6 +15,14 @@ import msgspec
 
 from warmwatch_monitor.base.errors import StoreError
 from warmwatch_monitor.base.settings import HistorySettings
+
+OF_A_ROW: tuple[type[Exception], ...] = ()
+try:
+    import sqlite3
+
+    OF_A_ROW = sqlite3.IntegrityError, sqlite3.DataError
+except ImportError:  # a Python built without it: the settings name no history, so none is opened
+    pass
 
 # SQLite's write-ahead log needs shared memory, which network filesystems do not have. A home
 # directory may be on one.

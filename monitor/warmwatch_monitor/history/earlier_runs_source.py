@@ -5,7 +5,7 @@ A file of its own, so that SQLite is loaded only once a run needs the history.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from warmwatch_monitor.base.settings import HistorySettings
@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS = 2.0
 _COMMAND_TIMEOUT_SECONDS = 0.5  # a user waits for the command
 _INTERVAL_SECONDS = 1.0
+
+
+def _opened(
+    settings: HistorySettings,
+    patience: float,
+    is_due: Callable[[RecordReading], bool],
+    within: float,
+) -> EarlierRuns:
+    from warmwatch_monitor.history import earlier_runs, store  # SQLite
+
+    opened = store.Store(settings, patience=patience)
+    return earlier_runs.EarlierRuns(opened, is_due, within)
 
 
 def earlier_runs_source(
@@ -44,11 +56,8 @@ def earlier_runs_source(
         if not (made or late or any(is_due(one) or one.may_have_history for one in records)):
             return {}
         if not made:
-            from warmwatch_monitor.history.earlier_runs import EarlierRuns
-            from warmwatch_monitor.history.store import Store
-
             within = HISTORY_SECONDS if late else float("inf")  # a command reads once
-            made.append(EarlierRuns(Store(settings, patience=patience), is_due, within))
+            made.append(_opened(settings, patience, is_due, within))
         return made[0].read(records, others.of(NVML) or ())
 
     return (

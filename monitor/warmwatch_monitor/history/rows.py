@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from warmwatch.shared.states import State
+from warmwatch_monitor.figures.compile import recompiles
 from warmwatch_monitor.model import Death, Outside
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
-from warmwatch_monitor.output.states import recompiles
 
 Row = Mapping[str, Any]
 _ROUNDED = 3  # digits of a second, counted from the first

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -15,10 +14,13 @@ from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.base.errors import RefusedRunsError
 from warmwatch_monitor.base.settings import HistorySettings
 from warmwatch_monitor.history import rows
-from warmwatch_monitor.history.database import Database, transaction
+from warmwatch_monitor.history.database import OF_A_ROW, Database, transaction
 from warmwatch_monitor.history.listing import Listed, RunQuery, count, listed, readable
 from warmwatch_monitor.model import RankHistory
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
+
+if TYPE_CHECKING:
+    import sqlite3  # which not every Python has
 
 _MOST_PERIODS = 16  # in which a rank was slower, as many as a daemon keeps
 _STILL_SLOW = 1.5  # times as long as before
@@ -137,9 +139,9 @@ def _provenance(before: Provenance, now: Provenance) -> Provenance:
 
 
 # errors of a single run, stored or to be written, and not of the whole file
-_OF_ONE_RUN = (
+_OF_ONE_RUN: tuple[type[Exception], ...] = (
     *(OverflowError, UnicodeEncodeError, msgspec.MsgspecError),
-    *(sqlite3.IntegrityError, sqlite3.DataError),
+    *OF_A_ROW,
 )
 _WITNESSES = 20  # runs
 _EVICTED_SHARE = 0.02  # of all runs, evicted together while the file is too large

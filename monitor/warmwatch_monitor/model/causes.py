@@ -13,6 +13,7 @@ from warmwatch_monitor.figures.machine import Host
 from warmwatch_monitor.figures.rank import Spread, spread_of
 from warmwatch_monitor.model.machine import HARMLESS, GpuReading
 from warmwatch_monitor.model.snapshot import RankView
+from warmwatch_monitor.model.steps import median
 
 # Times the load or the step length; shares of the time, the clock or the limit.
 _LOADED, _SLOW, _WAITING, _SAVING, _STOLEN, _CLOCKED, _CAPPED = 1.2, 1.1, 0.2, 0.2, 0.1, 0.9, 0.95
@@ -167,8 +168,6 @@ def slow_rank(ranks: Sequence[RankView]) -> SlowRank | None:
         return None
     if any(view.figures.steps.trend for view in ranks):
         return None
-    from statistics import median  # loads five other modules, and few runs need it
-
     longest, slow = max(pairs, key=lambda pair: pair[0])
     others = [(length, view) for length, view in pairs if view is not slow]
     ratio = longest / median(length for length, _ in others)
@@ -236,8 +235,6 @@ def causes_among(slow: RankView, others: Sequence[RankView]) -> Iterator[str]:
 
 def _median(values: Iterable[float | None]) -> float | None:
     """``None`` if any value is unknown."""
-    from statistics import median
-
     numbers = list(values)
     return (
         median(number for number in numbers if number is not None)

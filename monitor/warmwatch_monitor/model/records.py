@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from signal import Signals
 from typing import Protocol
 
 from msgspec import Struct
@@ -165,6 +167,13 @@ def last_sign_ns(slot: Slot) -> int:
         counts.active_since_ns,
         counts.accounted_ns,
     )
+
+
+def signal_name(signal: int) -> str:
+    """Its name, such as SIGKILL; most real-time signals have none."""
+    with suppress(ValueError):
+        return Signals(signal).name
+    return f"signal {signal}"
 
 
 class Death(Struct, frozen=True, kw_only=True):

@@ -123,7 +123,7 @@ class RankView(Struct, frozen=True, kw_only=True):
         """
         if len(self.gpus) != len(self.figures.who.reported_gpus):
             return None
-        from warmwatch_monitor.model.steps import utilization
+        from warmwatch_monitor.model.steps import utilization  # loaded with the first record
 
         names = [None if gpu.parent else gpu.name for gpu in self.gpus]
         return utilization(self.figures.worth, self.figures.steps.length, names)

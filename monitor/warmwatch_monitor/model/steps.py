@@ -259,3 +259,10 @@ class Warmups(Struct, frozen=True, kw_only=True):
     warm_at_step: int | None = None
     quiet_limit_seconds: float | None = None
     earlier_seconds: tuple[float, ...] = ()
+
+
+def median(values: Iterable[float]) -> float:
+    """The median of at least one value."""
+    import statistics  # loads five other modules, and few runs need it
+
+    return statistics.median(values)

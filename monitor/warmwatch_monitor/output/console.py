@@ -21,15 +21,6 @@ def say(text: str, *, end: str = "\n") -> None:
     _write(sys.stdout, printable(text, keep="\n") + end)
 
 
-def as_json(document: Any, *, indent: int | None = 2) -> str:
-    """The text of a command's ``--json`` document, which is a msgspec Struct."""
-    import json
-
-    from msgspec import to_builtins
-
-    return json.dumps(to_builtins(document), indent=indent)
-
-
 def draw(text: str, *, end: str = "\n") -> None:
     """Print a view of an escaped answer, with its colours and cursor movements."""
     _write(sys.stdout, text + end)

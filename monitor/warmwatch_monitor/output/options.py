@@ -25,7 +25,7 @@ class _Path(click.types.StringParamType):
         param: click.Parameter,  # noqa: ARG002
         incomplete: str,
     ) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
+        from click.shell_completion import CompletionItem  # only a completion needs it
 
         return [CompletionItem(incomplete, type=self.name)]
 

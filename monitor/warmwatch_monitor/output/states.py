@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from warmwatch.shared.states import ENDED_STATES
-from warmwatch.shared.values import NEW_INSTANCE
 
 # worst first, living before ended; the styles are rich's
 STYLES: Mapping[str, str] = {
@@ -70,17 +69,3 @@ def overview(answer: Mapping[str, Any]) -> str:
     head = f"{len(living)} runs: {', '.join(f'{count} {state}' for state, count in counts.items())}"
     unread = some_unread(answer["sources"]) and SOME_UNREAD not in answer.get("details", ())
     return f"{head}; {SOME_UNREAD}" if unread else head
-
-
-def recompiles(compile: Mapping[str, Any]) -> int | None:
-    """The recompiles of a rank, with the one in progress; ``None`` if unknown."""
-    count: int | None = compile.get("recompiles")
-    return None if count is None else count + _recompiles_now(compile)
-
-
-def _recompiles_now(compile: Mapping[str, Any]) -> bool:
-    """Whether the activity in progress of a rank's ``compile`` is a recompile."""
-    underway = compile.get("underway")
-    if underway is None or underway["backward"] or not underway["reason"]:
-        return False
-    return bool(underway["category"] != NEW_INSTANCE)

@@ -17,6 +17,12 @@ LONGEST = 120  # characters of a headline
 _LONGEST_NAME = 40  # of a run, in its headline
 _LONGEST_LISTED = 24  # of a run among others
 _CUT, _JOINT = "...", "; "
+# a training without the agent
+LIKELY = {
+    True: "is likely to compile",
+    False: "is likely not to compile",
+    None: "may compile",
+}
 
 
 _ORDER = {kind: at for at, kind in enumerate(Kind)}

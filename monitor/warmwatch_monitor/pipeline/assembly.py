@@ -99,7 +99,7 @@ class Assembly:
         if self._analysis is None:
             if not records:
                 return None
-            from warmwatch_monitor.pipeline.judging import Analysis
+            from warmwatch_monitor.pipeline.judging import Analysis  # loaded with the first record
 
             self._analysis = Analysis(self._settings)
         return self._analysis.of(

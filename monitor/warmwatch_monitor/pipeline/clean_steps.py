@@ -38,6 +38,7 @@ from warmwatch.shared.record.recent import (
     waits,
 )
 from warmwatch_monitor.model import LongStep
+from warmwatch_monitor.model.steps import median
 
 SLOWER_TIMES = 1.5
 FEW_SHARE = 0.05  # of the steps: such a level may be noise
@@ -276,8 +277,6 @@ def gaps(long_steps: Sequence[LongStep], step_seconds: float | None) -> tuple[Lo
     ]
     if len(regular) < _FEWEST_WAITS:
         return tuple(long_steps)
-    from statistics import median  # as in model.causes
-
     longest = _REGULAR_TIMES * median(step.seconds for step in regular)
     return tuple(step for step in long_steps if step not in regular or step.seconds > longest)
 

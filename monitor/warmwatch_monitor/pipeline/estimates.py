@@ -19,6 +19,7 @@ from warmwatch_monitor.figures.compile import Estimate
 from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model import RankHistory, RankView, RunView
 from warmwatch_monitor.model.figures import Done, EarlierWarmup
+from warmwatch_monitor.model.steps import median
 from warmwatch_monitor.sources.records.journal_sums import MOST_EVENTS
 
 _DOUBT = 0.05  # of the whole: the least that must have ended to compare this host's speed
@@ -79,8 +80,6 @@ def _further(fitting: Sequence[EarlierWarmup]) -> list[EarlierWarmup]:
 
 def _estimate(now: Now, warmups: Sequence[EarlierWarmup], *, of_rank: bool) -> Estimate | None:
     """``None`` if too few of ``warmups`` predict the time left, or they differ."""
-    from statistics import median  # as in model.causes
-
     rests = [rest for warmup in warmups if (rest := _rest(now, warmup)) is not None]
     left = sorted(seconds for seconds, _ in rests)
     if len(left) < max(_LEAST, len(warmups)) or left[-1] > _AGREE * left[0]:

@@ -6,7 +6,6 @@ Figures are cached between polls: a rank costs only what changed.
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
 from operator import attrgetter
 
 from msgspec import Struct
@@ -46,7 +45,7 @@ from warmwatch_monitor.model import (
     Worth,
     is_present,
 )
-from warmwatch_monitor.model.records import Journaled
+from warmwatch_monitor.model.records import Journaled, signal_name
 from warmwatch_monitor.pipeline import slot_figures
 from warmwatch_monitor.pipeline.clean_steps import QueuedSteps, gaps
 from warmwatch_monitor.pipeline.slot_figures import by_phase, counted_of, epoch, lengths, seconds
@@ -440,15 +439,6 @@ def _signal(reading: RecordReading) -> str | None:
     if reading.death is None or not reading.death.signal or reading.slot.compile.end_code:
         return None
     return signal_name(reading.death.signal)
-
-
-def signal_name(signal: int) -> str:
-    """Its name, such as SIGKILL; most real-time signals have none."""
-    from signal import Signals  # here: few ranks are killed
-
-    with suppress(ValueError):
-        return Signals(signal).name
-    return f"signal {signal}"
 
 
 def _agent(reading: RecordReading) -> Agent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 from math import inf
+from signal import SIGKILL, SIGTERM
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -287,8 +288,6 @@ def fell_first(reading: RecordReading, readings: Sequence[RecordReading], now_ns
     death = reading.death
     if death is None:
         return False
-    from signal import SIGKILL, SIGTERM  # here: most runs have no death
-
     if death.signal != SIGKILL:
         return False
     deaths = [peer.death for peer in readings if peer.death is not None]

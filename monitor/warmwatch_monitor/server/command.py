@@ -27,13 +27,17 @@ from warmwatch_monitor.base.settings import (
     Address,
     HistorySettings,
     Settings,
+    load,
     load_history_settings,
 )
-from warmwatch_monitor.client.answers import make_poller, settings_from
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
+from warmwatch_monitor.history.keeper import Keeper
+from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import as_json, note, say
+from warmwatch_monitor.output.console import note, say
+from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.pipeline.poller import Poller
+from warmwatch_monitor.server.api.event_log import Recent
 from warmwatch_monitor.server.api.last_hour import SECONDS, History
 from warmwatch_monitor.server.api.last_hour_columns import columns
 from warmwatch_monitor.server.http_server import HttpServer
@@ -41,6 +45,7 @@ from warmwatch_monitor.server.listening import listen, local_listener, resolved
 from warmwatch_monitor.server.logs import DaemonLog
 from warmwatch_monitor.server.sender import Sender, make_sender
 from warmwatch_monitor.server.service_manager import ServiceManager
+from warmwatch_monitor.sources.listed import SOURCES
 
 if TYPE_CHECKING:
     from warmwatch_monitor.history.keeper import Keeper
@@ -130,12 +135,12 @@ def serve(
         raise UsageError("; ".join(complaints))
     if until_stdin_ends and sys.stdin is None:
         raise UsageError("--until-stdin-ends: stdin is closed; give it a pipe, or drop the option")
-    settings = settings_from(
-        otlp="on" if otlp else None,
-        insecure="on" if insecure else None,
-        allowed_hosts=",".join(allowed_hosts) or None,
-        **options,
-    )
+    options |= {
+        "otlp": "on" if otlp else None,
+        "insecure": "on" if insecure else None,
+        "allowed_hosts": ",".join(allowed_hosts) or None,
+    }
+    settings = load(os.environ, os.getuid(), options)
     history_settings = load_history_settings(os.environ, daemon=True)
     settings = replace(settings, awaits=awaits, history=history_settings)
     if check_config:
@@ -154,7 +159,7 @@ def serve(
         keeper = make_keeper(settings.history, history)
         recalled = earlier_runs_source(settings.history, late=True)
         kept = () if keeper is None else (keeper.source,)
-        poller = make_poller(settings, *server.sources, *kept, *recalled)
+        poller = Poller(settings, sources=(*SOURCES, *server.sources, *kept, *recalled))
         sender = make_sender(poller, bound) if settings.otlp else None
         _announce(settings, bound, log, is_json=is_json)
         listeners = [listener] if local is None else [listener, local]
@@ -248,8 +253,8 @@ def _serve(
     keeper: Keeper | None,
     log: DaemonLog | None,
 ) -> None:
+    # here: a signal while it loads, for some tenths of a second, already ends the daemon in order
     from warmwatch_monitor.server.api.app import Api
-    from warmwatch_monitor.server.api.event_log import Recent
 
     gc.freeze()  # imported objects; a poll makes thousands of values, and none is in a cycle
     gc.set_threshold(_VALUES_OF_A_POLL)
@@ -306,8 +311,6 @@ def make_keeper(settings: HistorySettings, history: History) -> Keeper | None:
     """The keeper of the daemon's history; ``None`` if the history is off."""
     if settings.directory is None:
         return None
-    from warmwatch_monitor.history.keeper import Keeper
-    from warmwatch_monitor.history.store import Store
 
     def past(seconds: int, run: str) -> Mapping[str, Any]:
         return columns(history, seconds, run, SECONDS)

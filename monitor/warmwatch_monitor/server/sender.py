@@ -102,7 +102,7 @@ def make_sender(poller: Poller, bound: Address) -> Sender:
         UsageError: an OpenTelemetry variable has an invalid value.
     """
     try:
-        from warmwatch_monitor.metrics.otlp import OtlpExporter
+        from warmwatch_monitor.metrics.otlp import OtlpExporter  # an extra of its own
     except ImportError as error:
         raise MissingExtraError(
             f"what OTLP needs is not installed ({error}); get it with: "

@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from msgspec import Struct, field
 
+from warmwatch.shared.states import HELD_UP_FLOOR_NS
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.base.errors import SourceError, described
 from warmwatch_monitor.base.settings import Settings
 from warmwatch_monitor.model import SourceHealth
 from warmwatch_monitor.model.budgets import LONGEST_PAUSE, POLL_SECONDS, SHARE_OF_A_CORE
 from warmwatch_monitor.sources import nvml
+from warmwatch_monitor.sources.host import HostAndProcesses, HostSource, OomWatch, read_machine
+from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model import GpuReading, ObservedTraining, RankHistory
-    from warmwatch_monitor.sources.host import HostAndProcesses
     from warmwatch_monitor.sources.nvml.source import NvmlSource
-    from warmwatch_monitor.sources.records.source import RecordsReading
 
 
 EARLIER_RUNS = "precedents"  # the history of the runs in view, if there is one
@@ -91,8 +92,6 @@ _STEADY_NS = 60 * 10**9
 
 
 def _records(settings: Settings, clock: Clock) -> Read[RecordsReading]:
-    from warmwatch_monitor.sources.records.source import RecordsSource
-
     source = RecordsSource(
         settings.directories,
         retention=settings.retention,
@@ -111,8 +110,6 @@ def _is_service(settings: Settings) -> bool:
 
 
 def _host(_settings: Settings, clock: Clock) -> Read[HostAndProcesses]:
-    from warmwatch_monitor.sources.host import HostAndProcesses, HostSource, OomWatch, read_machine
-
     source, ooms = HostSource(clock=clock), OomWatch()
 
     def read(others: Readings) -> HostAndProcesses:
@@ -134,17 +131,14 @@ def _nvml(_settings: Settings, clock: Clock) -> Read[tuple[GpuReading, ...]]:
     def read(others: Readings) -> tuple[GpuReading, ...]:
         nonlocal source
         if source is None:
-            _require_nvml()
-            from warmwatch_monitor.sources.nvml.source import NvmlSource
-
-            source = NvmlSource(clock=clock)
+            source = _nvml_source(clock)
         return source.read(steady=is_steady(others, clock.monotonic_ns()))
 
     return read
 
 
-def _require_nvml() -> None:
-    """Check for NVIDIA's library before its bindings are imported; a later poll finds a new one.
+def _nvml_source(clock: Clock) -> NvmlSource:
+    """The source, if there is NVIDIA's library; a later poll finds a new one.
 
     Without the library, ``ctypes`` and the bindings would take a tenth of the run time of
     ``warmwatch status``, and 3 MB of the daemon.
@@ -156,10 +150,13 @@ def _require_nvml() -> None:
         dlopen(nvml.NVML, RTLD_LOCAL)
     except OSError:
         raise SourceError(nvml.MISSING) from None
+    from warmwatch_monitor.sources.nvml.source import NvmlSource  # the bindings
+
+    return NvmlSource(clock=clock)
 
 
 def _observed(_settings: Settings, clock: Clock) -> Read[tuple[ObservedTraining, ...]]:
-    from warmwatch_monitor.sources.unattached import ObservedSource
+    from warmwatch_monitor.sources.unattached import ObservedSource  # off in many commands
 
     source = ObservedSource(clock=clock)
     return lambda others: source.read(living(others), others.of(NVML) or ())
@@ -183,8 +180,6 @@ def _waits(readings: Readings, now_ns: int) -> bool:
     reading = readings.of(RECORDS)
     if not reading or not reading.records:
         return False
-    from warmwatch.shared.verdict import HELD_UP_FLOOR_NS  # here: loaded with the first record
-
     steps = [record.slot.steps for record in reading.records if record.alive]
     return any(step.steps and now_ns - step.last_step_ns > HELD_UP_FLOOR_NS for step in steps)
 

@@ -19,7 +19,7 @@ from support.records import environment, held, wait_until, warm, write_record
 from warmwatch_monitor.base.settings import Address
 from warmwatch_monitor.base.timeouts import hangs, within
 from warmwatch_monitor.client.answers import answer_source
-from warmwatch_monitor.client.daemon import Daemon, request_run
+from warmwatch_monitor.client.daemon import Daemon
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.pipeline.poller import Poller
 
@@ -157,4 +157,4 @@ def _fail() -> None:
 
 
 def test_a_requested_name_that_is_not_utf8_is_no_error_of_the_command() -> None:
-    request_run(Daemon(Address("127.0.0.1", 1)), "\udcff")
+    Daemon(Address("127.0.0.1", 1)).request_run("\udcff")

@@ -8,7 +8,7 @@ import pytest
 
 from support.records import ended, warm, write_record
 from warmwatch.shared.states import State
-from warmwatch_monitor.commands.launch import Launched, nothing_seen
+from warmwatch_monitor.commands.launched import Launched, nothing_seen
 from warmwatch_monitor.model import Snapshot
 
 

@@ -21,10 +21,10 @@ from support.records import compiling, ended, environment, held, warm, write_rec
 from support.stored_runs import BEGAN
 from support.values import replace
 from warmwatch_monitor.base.errors import NotInHistoryError
+from warmwatch_monitor.client.history_writer import HistoryWriter
 from warmwatch_monitor.commands.runs import lines
 from warmwatch_monitor.history.finding import find
 from warmwatch_monitor.history.store import Store
-from warmwatch_monitor.history.writer import HistoryWriter
 from warmwatch_monitor.model import Snapshot
 
 

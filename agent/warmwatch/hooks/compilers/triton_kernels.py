@@ -182,25 +182,24 @@ def install(listener: Listener) -> Installed:
     with look_up():
         from triton import compiler
         from triton.compiler.compiler import ASTSource
-        from triton.runtime.autotuner import Autotuner
-        from triton.runtime.jit import JITFunction
+        from triton.runtime import autotuner, jit
 
         wanted = (
             (compiler, "compile", _compile),
             (ASTSource, "make_ir", _make_ir),
-            (Autotuner, "prune_configs", _prune_configs),
-            (Autotuner, "_bench", _bench),
+            (autotuner.Autotuner, "prune_configs", _prune_configs),
+            (autotuner.Autotuner, "_bench", _bench),
         )
         rows = [(owner, name, getattr(owner, name), wrap) for owner, name, wrap in wanted]
         modules = [module for name in _BUILDERS if (module := sys.modules.get(name))]
         rows += [(m, "_build", m._build, _build) for m in modules if hasattr(m, "_build")]
-        bind = getattr(JITFunction, "_do_compile", None)  # since 3.5
+        bind = getattr(jit.JITFunction, "_do_compile", None)  # since 3.5
     reporter = _Reporter(listener)
     placed = [
         (owner, name, original, wrap(reporter, original)) for owner, name, original, wrap in rows
     ]
     if bind is not None:
-        placed.append((JITFunction, "_do_compile", bind, _bound(bind, *placed[0][2:])))
+        placed.append((jit.JITFunction, "_do_compile", bind, _bound(bind, *placed[0][2:])))
 
     replaced = Replaced()
 

@@ -123,15 +123,19 @@ def compiled_by(caller: FrameType | None) -> Any:
 _MOST_METHODS = 5
 
 
+def _torch() -> Any:
+    """The package, whose function is running."""
+    return sys.modules["torch"]
+
+
 def methods_of(compiled: Any, caller: FrameType | None) -> dict[str, Any]:
     """``methods``: those that a module's own classes define beside ``forward``, by name.
 
     The object that ``torch.compile`` returns passes them on uncompiled. A method that calls
     ``torch.compile`` itself, as a loader does, is none that each step calls.
     """
-    from torch.nn import Module
-
-    if not isinstance(compiled, Module):
+    torch = _torch()
+    if not isinstance(compiled, torch.nn.Module):
         return {}
     own = [
         item for item in type(compiled).__mro__ if not is_library(_file_of(item), item.__module__)
@@ -146,7 +150,7 @@ def methods_of(compiled: Any, caller: FrameType | None) -> dict[str, Any]:
         and name != "forward"
         and value.__code__ not in running
     )
-    texts = [name for name in names if not hasattr(Module, name)][:_MOST_METHODS]
+    texts = [name for name in names if not hasattr(torch.nn.Module, name)][:_MOST_METHODS]
     return {"methods": texts} if texts else {}
 
 
@@ -167,15 +171,13 @@ def _file_of(owner: type) -> str:
 def trains(compiled: Any) -> bool:
     """Whether every step calls it: a module in training with parameters to train, or a method of
     one or of an optimizer. When a function is called is unknown."""
-    from torch._C import DisableTorchFunction
-    from torch.nn import Module
-    from torch.optim import Optimizer
-
-    owner = owner_of(compiled)
-    if isinstance(owner, Module):
-        with DisableTorchFunction():  # else a mode of the program sees that an attribute is read
+    torch, owner = _torch(), owner_of(compiled)
+    if isinstance(owner, torch.nn.Module):
+        with (
+            torch._C.DisableTorchFunction()
+        ):  # else a mode of the program sees that an attribute is read
             return owner.training and any(value.requires_grad for value in owner.parameters())
-    return isinstance(owner, Optimizer)
+    return isinstance(owner, torch.optim.Optimizer)
 
 
 def library_of(caller: FrameType | None) -> dict[str, str]:

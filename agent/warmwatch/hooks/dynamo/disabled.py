@@ -18,6 +18,7 @@ without any ran uncompiled.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -45,15 +46,13 @@ _ON_RECOMPILE = ("eager_on_recompile", "fail_on_recompile")
 
 
 def install(listener: Listener) -> Installed:
-    from inspect import unwrap  # here: PyTorch imports it; a process that never compiles need not
-
     with look_up():
         from torch._dynamo import config, convert_frame, decorators, eval_frame
 
         original = decorators._set_stance
         calls, first_instruction = _CompiledCalls(eval_frame), convert_frame.first_real_inst_idx
         _ = (eval_frame._stance.stance, config.disable)
-        decides = unwrap(convert_frame.CatchErrorsWrapper.__call__).__code__
+        decides = inspect.unwrap(convert_frame.CatchErrorsWrapper.__call__).__code__
     if absent := {*_LOCALS, first_instruction.__name__} - {*decides.co_varnames, *decides.co_names}:
         raise HookPointAbsentError(f"CatchErrorsWrapper.__call__: {min(absent)}")
     replaced = Replaced()
@@ -214,11 +213,10 @@ class EagerStance:
 
     def __init__(self, stance: str = "force_eager") -> None:
         with look_up():
-            from torch._dynamo import eval_frame
-            from torch.compiler import set_stance
+            import torch
 
-            _ = eval_frame._stance
-        self._module: Any = eval_frame
+            set_stance, self._module = torch.compiler.set_stance, torch._dynamo.eval_frame
+            _ = self._module._stance
         self._over = False
         self._set: Any = set_stance(stance)
 

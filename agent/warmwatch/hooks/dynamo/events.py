@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import sys
 import threading
 import weakref
@@ -50,11 +51,12 @@ _PREFIX = "callback "
 
 def install(listener: Listener) -> Installed:
     with look_up():
-        from torch._C._dynamo.eval_frame import set_eval_frame
-        from torch._dynamo.utils import ChromiumEventLogger
+        import torch
 
-        starts = _Wrap(set_eval_frame, ChromiumEventLogger, "log_event_start")
-        ends = _Wrap(set_eval_frame, ChromiumEventLogger, "log_event_end")
+        set_eval_frame = torch._C._dynamo.eval_frame.set_eval_frame
+        logger = torch._dynamo.utils.ChromiumEventLogger
+        starts = _Wrap(set_eval_frame, logger, "log_event_start")
+        ends = _Wrap(set_eval_frame, logger, "log_event_end")
 
     def begin_compilation(event: str) -> None:
         target = being_compiled()
@@ -174,9 +176,9 @@ class _Wrap:
 
 def install_callbacks(listener: Listener) -> Installed:
     with look_up():
-        from torch._dynamo.callback import callback_handler as handler
-        from torch.compiler import disable
+        import torch
 
+        disable, handler = torch.compiler.disable, torch._dynamo.callback.callback_handler
         lists = handler.start_callbacks, handler.end_callbacks
     begun: list[str] = []
 
@@ -245,13 +247,11 @@ FLEX, UNFUSED = "torch.nn.attention.flex_attention", "_flex_attention_hop_wrappe
 
 def require(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
     """Check that ``_compile`` exists and has the local variables that this file reads."""
-    from inspect import unwrap  # here: PyTorch imports it; a process that never compiles need not
-
     with look_up():
         from torch._dynamo import config, convert_frame
 
         _ = (getattr(config, _STATIC), getattr(config, _AUTOMATIC))
-        value = unwrap(getattr(convert_frame, _FUNCTION)).__code__
+        value = inspect.unwrap(getattr(convert_frame, _FUNCTION)).__code__
     names = {*value.co_varnames, *value.co_cellvars}
     if absent := [name for name in _LOCALS if name not in names]:
         raise HookPointAbsentError(f"{_FUNCTION}: {absent[0]}")

@@ -64,8 +64,8 @@ def note_limit() -> None:
 def install(listener: Listener) -> Installed:
     with look_up():
         import torch
-        from torch._dynamo import config, convert_frame
 
+        config, convert_frame = torch._dynamo.config, torch._dynamo.convert_frame
         name = first_of(convert_frame, NAMES)
         original = getattr(convert_frame, name)
     replaced = Replaced()

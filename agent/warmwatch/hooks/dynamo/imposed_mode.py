@@ -14,7 +14,9 @@ a module separately, as ``Module.compile`` of each block does. The module itself
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from warmwatch._guard import warn_once
@@ -26,42 +28,41 @@ _DYNAMIC = {"dynamic": True, "static": False}
 
 def imposing(mode: str) -> Install:
     """The install function for ``mode``. Its hook must be the outermost: others see the result."""
+    return partial(_install, mode)
 
-    def install(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
-        with look_up():
-            import torch
-            import torch._dynamo as dynamo
-            from torch import nn
 
-            inductor, original = torch._TorchCompileInductorWrapper, dynamo.optimize
-        imposes = True
+def _install(mode: str, listener: Listener) -> Installed:  # noqa: ARG001 - as every install
+    with look_up():
+        import torch
 
-        def with_mode(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            try:
-                return _with_mode(mode, inductor, args, kwargs)
-            except Exception as error:
-                warn_once(f"{_not_imposed(mode)}: {error!r}")
-                raise
+        dynamo = torch._dynamo
+        inductor, original = torch._TorchCompileInductorWrapper, dynamo.optimize
+    imposes = True
 
-        def optimize(*args: Any, **kwargs: Any) -> Any:
-            if imposes:
-                changed = untraced("hooks.imposed_mode", with_mode, args, kwargs)
-                args, kwargs = changed or (args, kwargs)
-            if imposes and mode == REGIONAL:
-                return _by_region(nn, lambda: original(*args, **kwargs))
-            return original(*args, **kwargs)
+    def with_mode(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return _with_mode(mode, inductor, args, kwargs)
+        except Exception as error:
+            warn_once(f"{_not_imposed(mode)}: {error!r}")
+            raise
 
-        replaced = Replaced()
+    def optimize(*args: Any, **kwargs: Any) -> Any:
+        if imposes:
+            changed = untraced("hooks.imposed_mode", with_mode, args, kwargs)
+            args, kwargs = changed or (args, kwargs)
+        if imposes and mode == REGIONAL:
+            return _by_region(torch.nn, lambda: original(*args, **kwargs))
+        return original(*args, **kwargs)
 
-        def uninstall() -> None:
-            nonlocal imposes
-            imposes = False
-            replaced.undo()
+    replaced = Replaced()
 
-        replaced.put(dynamo, "optimize", optimize)
-        return Installed(uninstall=uninstall)
+    def uninstall() -> None:
+        nonlocal imposes
+        imposes = False
+        replaced.undo()
 
-    return install
+    replaced.put(dynamo, "optimize", optimize)
+    return Installed(uninstall=uninstall)
 
 
 def _with_mode(
@@ -130,9 +131,8 @@ def _options_of(config: dict[str, Any]) -> list[str]:
     """Names of the options among these settings that belong to no mode."""
     if not config:
         return []
-    from torch._inductor import list_mode_options  # imported already, if any option is set
-
-    of_modes = {name for sets in list_mode_options().values() for name in sets}
+    inductor = sys.modules["torch._inductor"]  # imported, if any option is set
+    of_modes = {name for sets in inductor.list_mode_options().values() for name in sets}
     return sorted(str(name) for name in config.keys() - of_modes)
 
 

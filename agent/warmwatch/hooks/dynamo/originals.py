@@ -16,14 +16,15 @@ _SINCE = (2, 12)
 
 def install(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
     with look_up():
-        from torch import __version__ as version
-        from torch._dynamo.variables.misc import SuperVariable
-        from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+        import torch
 
-        if version < _SINCE:
+        variables = torch._dynamo.variables
+        object_variable = variables.user_defined.UserDefinedObjectVariable
+        super_variable = variables.misc.SuperVariable
+        if torch.__version__ < _SINCE:
             return Installed()
-        of_class = UserDefinedObjectVariable.resolve_type_attr
-        of_super = SuperVariable._resolved_getattr_and_source
+        of_class = object_variable.resolve_type_attr
+        of_super = super_variable._resolved_getattr_and_source
     replaced = Replaced()
 
     def resolve_type_attr(variable: Any, tx: Any, name: str, value: Any, source: Any) -> Any:
@@ -35,8 +36,8 @@ def install(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of
 
     replaced.put_all(
         [
-            (UserDefinedObjectVariable, resolve_type_attr.__name__, resolve_type_attr),
-            (SuperVariable, _resolved_getattr_and_source.__name__, _resolved_getattr_and_source),
+            (object_variable, resolve_type_attr.__name__, resolve_type_attr),
+            (super_variable, _resolved_getattr_and_source.__name__, _resolved_getattr_and_source),
         ]
     )
     return Installed(uninstall=replaced.undo)

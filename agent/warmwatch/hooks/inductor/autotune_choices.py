@@ -22,6 +22,7 @@ from warmwatch.hooks.points import (
     Replaced,
     look_up,
     skip_frames,
+    torch_version,
 )
 
 _MODULE = "torch._inductor.select_algorithm"
@@ -62,10 +63,7 @@ class _Reporter:
 
 
 def install(listener: Listener) -> Installed:
-    with look_up():
-        from torch import __version__ as version
-
-    if version < _SINCE:  # older versions do everything in one nested function
+    if torch_version() < _SINCE:  # older versions do everything in one nested function
         raise HookPointAbsentError(f"{_MODULE}.benchmark_choices")
     reporter, replaced = _Reporter(listener), Replaced()
 

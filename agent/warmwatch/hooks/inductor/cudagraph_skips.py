@@ -36,11 +36,11 @@ _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?
 
 def install(listener: Listener) -> Installed:
     with look_up():
-        from torch import __path__ as folders
-        from torch._dynamo import utils
+        import torch
 
+        utils = torch._dynamo.utils
         _ = utils.get_metrics_context
-    if not will_be_there([f"{folder}/_inductor" for folder in folders]):
+    if not will_be_there([f"{folder}/_inductor" for folder in torch.__path__]):
         raise HookPointAbsentError(f"{_HOME}.{_NAME}")
     listening = True
     ours: dict[Any, Any] = {}  # by the original function

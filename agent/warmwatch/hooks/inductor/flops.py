@@ -17,6 +17,7 @@ unknown, and so do steps that keep differing, and sizes that vary: a count is of
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 import weakref
 from collections import Counter
@@ -369,15 +370,15 @@ def install(listener: Listener) -> Installed:
 
     def put() -> None:
         """Wrap it, right after the module was imported."""
-        from torch.utils.flop_counter import flop_registry
-
         module: Any = sys.modules[_MODULE]
         with look_up():
+            # PyTorch may not have imported it yet
+            registry = importlib.import_module("torch.utils.flop_counter").flop_registry
             original = getattr(module, _COMPILE)
             fields = getattr(module, _GRAPH).__dataclass_fields__
         if _CALL not in fields:
             raise HookPointAbsentError(f"{_GRAPH}.{_CALL}")
-        counting.append(GraphCalls(listener, flop_registry))
+        counting.append(GraphCalls(listener, registry))
         replaced.put(module, _COMPILE, _compiling(counting[0], original))
         if (entry := graph_text.entry_class()) is not None:
             loads = getattr(entry, graph_text.LOADS)

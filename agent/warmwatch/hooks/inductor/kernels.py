@@ -19,7 +19,14 @@ from collections.abc import Callable
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import (
+    HookPointAbsentError,
+    Installed,
+    Listener,
+    Replaced,
+    look_up,
+    torch_version,
+)
 
 _MODULE = "torch._inductor.async_compile"
 
@@ -85,8 +92,7 @@ _MODES = {"fx_compile_async": (2, 8), "fx_compile_progressive": (2, 11)}
 
 
 def install_async_modes(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
-    with look_up():
-        from torch import __version__ as version
+    version = torch_version()
     expected = [mode for mode, since in _MODES.items() if version >= since]
 
     def is_asynchronous() -> bool:

@@ -36,16 +36,15 @@ _CAPTURES = "fullgraph_compiler"  # the backend of a frame that is captured, not
 
 def install(listener: Listener) -> Installed:
     with look_up():
-        from torch._dynamo.bytecode_transformation import create_call_function, create_instruction
-        from torch._dynamo.codegen import PyCodegen
-        from torch._dynamo.output_graph import OutputGraph
-        from torch._dynamo.variables.optimizer import OptimizerVariable
+        from torch import _dynamo as dynamo
 
-        name = first_of(OptimizerVariable, NAMES)
-        original = getattr(OptimizerVariable, name)
-        _ = OutputGraph.compile_subgraph, OutputGraph.add_output_instructions
+        owner, graph = dynamo.variables.optimizer.OptimizerVariable, dynamo.output_graph.OutputGraph
+        original = getattr(owner, name := first_of(owner, NAMES))
+        _ = graph.compile_subgraph, graph.add_output_instructions
+        bytecode, codegen = dynamo.bytecode_transformation, dynamo.codegen.PyCodegen
+        parts = bytecode.create_instruction, bytecode.create_call_function, codegen
     replaced = Replaced()
-    emitter = _Emitter(create_instruction, create_call_function, PyCodegen, listener)
+    emitter = _Emitter(*parts, listener)
 
     def look_up_attribute(variable: Any, tx: Any, attribute: str, *args: Any, **kwargs: Any) -> Any:
         if attribute == STEP_CODE and replaced.listening:
@@ -58,7 +57,7 @@ def install(listener: Listener) -> Installed:
 
     skip_frames(count_traced_step)
     set_traced_step_hook(listener.on_step)
-    replaced.put(OptimizerVariable, name, look_up_attribute)
+    replaced.put(owner, name, look_up_attribute)
     return Installed(uninstall=uninstall)
 
 

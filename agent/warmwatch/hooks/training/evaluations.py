@@ -33,10 +33,10 @@ from warmwatch.hooks.points import (
 
 def install(listener: Listener) -> Installed:
     with look_up():
-        from torch._dynamo.variables import functions
-        from torch.nn import Module
+        import torch
 
-        original_eval, original_train = Module.eval, Module.train
+        module, functions = torch.nn.Module, torch._dynamo.variables.functions
+        original_eval, original_train = module.eval, module.train
         traced = functions.UserFunctionVariable.__init__.__code__
     if INLINED not in traced.co_consts:  # Dynamo would trace our wrappers
         raise HookPointAbsentError(INLINED)
@@ -68,5 +68,5 @@ def install(listener: Listener) -> Installed:
         thread = 0
         replaced.undo()
 
-    replaced.put_all([(Module, "eval", eval), (Module, "train", train)])
+    replaced.put_all([(module, "eval", eval), (module, "train", train)])
     return Installed(uninstall=uninstall)

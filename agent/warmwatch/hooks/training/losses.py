@@ -25,6 +25,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,37 +37,42 @@ from warmwatch.shared.record.loss_file import MOST_ROWS, ROW, SIZE, STEP, UNUSED
 
 def recording(folder: str, rank: Callable[[], int | None], steps: Callable[[], int]) -> Install:
     """The install function. ``rank``, ``steps``: of this process, and marked so far."""
+    return partial(_install, folder, rank, steps)
 
-    def install(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
-        with look_up():
-            import torch
 
-            backward, scale = torch.autograd.backward, torch.amp.GradScaler.scale
-            _ = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
-        losses = _Losses(torch, Path(folder), rank, steps)
+def _install(
+    folder: str,
+    rank: Callable[[], int | None],
+    steps: Callable[[], int],
+    listener: Listener,  # noqa: ARG001 - as every install
+) -> Installed:
+    with look_up():
+        import torch
 
-        @functools.wraps(backward, updated=())
-        def record_loss(*args: Any, **kwargs: Any) -> Any:
-            untraced("hooks.losses", losses.take, args, kwargs)
-            return backward(*args, **kwargs)
+        backward, scale = torch.autograd.backward, torch.amp.GradScaler.scale
+        _ = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
+    losses = _Losses(torch, Path(folder), rank, steps)
 
-        @functools.wraps(scale, updated=())
-        def record_scale(scaler: Any, outputs: Any) -> Any:
-            result = scale(scaler, outputs)
-            untraced("hooks.losses", losses.scaled, outputs, result)
-            return result
+    @functools.wraps(backward, updated=())
+    def record_loss(*args: Any, **kwargs: Any) -> Any:
+        untraced("hooks.losses", losses.take, args, kwargs)
+        return backward(*args, **kwargs)
 
-        replaced = Replaced()
+    @functools.wraps(scale, updated=())
+    def record_scale(scaler: Any, outputs: Any) -> Any:
+        result = scale(scaler, outputs)
+        untraced("hooks.losses", losses.scaled, outputs, result)
+        return result
 
-        def uninstall() -> None:
-            losses.stop()
-            replaced.undo()
+    replaced = Replaced()
 
-        replaced.put(torch.autograd, "backward", record_loss)
-        replaced.put(torch.amp.GradScaler, "scale", record_scale)
-        return Installed(uninstall=uninstall)
+    def uninstall() -> None:
+        losses.stop()
+        replaced.undo()
 
-    return install
+    replaced.put(torch.autograd, "backward", record_loss)
+    replaced.put(torch.amp.GradScaler, "scale", record_scale)
+    return Installed(uninstall=uninstall)
 
 
 class _Losses:

@@ -24,23 +24,23 @@ STEP_CODE = "_optimizer_step_code"
 
 def install(listener: Listener) -> Installed:
     with look_up():
-        from torch.compiler import disable
-        from torch.optim import Optimizer
+        import torch
 
-        original = Optimizer._optimizer_step_code
+        disable, optimizer = torch.compiler.disable, torch.optim.Optimizer
+        original = optimizer._optimizer_step_code
     replaced = Replaced()
     marking, silence = _marking(original, listener.on_step)
     # ``torch.compiler.disable`` would add a wrapper that costs more at every step than the rest.
     # So the code of a regular step is marked as skipped, once, and only its rare calls are wrapped.
     listener.wrap_rare(disable)
     skip_frames(listener.on_step)
-    replaced.put(Optimizer, STEP_CODE, marking)
+    replaced.put(optimizer, STEP_CODE, marking)
 
     def uninstall() -> None:
         silence()
         replaced.undo()
 
-    return Installed(uninstall=uninstall, optimizers=lambda: _any_created(Optimizer))
+    return Installed(uninstall=uninstall, optimizers=lambda: _any_created(optimizer))
 
 
 def _marking(

@@ -20,8 +20,9 @@ from warmwatch_monitor.commands.check.gated_run import NOT_SEEN, CannotCompareEr
 from warmwatch_monitor.commands.check.output import Result, changes, document, markdown, text
 from warmwatch_monitor.commands.launch import check_name
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import as_json, note
+from warmwatch_monitor.output.console import note
 from warmwatch_monitor.output.files import place_of, write
+from warmwatch_monitor.output.json_text import as_json
 
 if TYPE_CHECKING:
     from warmwatch_monitor.commands.check.baseline import Baseline

@@ -14,15 +14,13 @@ from warmwatch_monitor.commands.check import measured as gate
 from warmwatch_monitor.commands.check.wording import caches_left, restarted, uncompiled, unfinished
 from warmwatch_monitor.commands.launch import (
     Caches,
-    Launched,
     end_as,
     environment,
     fresh_caches,
-    living,
-    nothing_seen,
     startable,
     supervise,
 )
+from warmwatch_monitor.commands.launched import Launched, living, nothing_seen
 from warmwatch_monitor.output.console import note
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
 from warmwatch_monitor.status.words.run import run_answer

@@ -14,7 +14,8 @@ from warmwatch_monitor.commands.compare.other_runs import others
 from warmwatch_monitor.commands.compare.wording import page
 from warmwatch_monitor.commands.report.command import cleaned, show
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import as_json, say
+from warmwatch_monitor.output.console import say
+from warmwatch_monitor.output.json_text import as_json
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model import Snapshot

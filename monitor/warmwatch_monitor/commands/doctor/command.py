@@ -28,8 +28,9 @@ from warmwatch_monitor.commands.doctor.host_checks import compiling
 from warmwatch_monitor.commands.doctor.issue_report import issue_report
 from warmwatch_monitor.commands.terminal.table import wrapped
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import as_json, is_terminal, plain, say, width
+from warmwatch_monitor.output.console import is_terminal, plain, say, width
 from warmwatch_monitor.output.files import place_of, write
+from warmwatch_monitor.output.json_text import as_json
 
 
 class DoctorFinding(Struct, frozen=True, kw_only=True):
@@ -129,6 +130,7 @@ def _checks(
 ) -> tuple[Iterable[Finding], int]:
     """The findings, and the exit code if a signal interrupted the checks, else 0."""
     if command:
+        # what `modes` loads, for `doctor -- CMD` only
         from warmwatch_monitor.commands.doctor.guard_checks import guard_checks
 
         finding, interrupted = guard_checks(command)

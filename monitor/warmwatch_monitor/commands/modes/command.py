@@ -31,7 +31,8 @@ from warmwatch_monitor.commands.modes.table import modes as table_of
 from warmwatch_monitor.commands.modes.wording import page
 from warmwatch_monitor.commands.report.command import cleaned, show
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import as_json, note, say
+from warmwatch_monitor.output.console import note, say
+from warmwatch_monitor.output.json_text import as_json
 
 if TYPE_CHECKING:
     from warmwatch_monitor.commands.modes.child_process import Stops

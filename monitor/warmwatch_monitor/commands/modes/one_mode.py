@@ -15,7 +15,8 @@ from warmwatch.shared.phrases import duration
 from warmwatch.shared.record.loss_file import GUARDS, REQUEST, SUFFIX
 from warmwatch_monitor.base.errors import UsageError
 from warmwatch_monitor.commands.compare.comparison import EAGER
-from warmwatch_monitor.commands.launch import Launched, environment
+from warmwatch_monitor.commands.launch import environment
+from warmwatch_monitor.commands.launched import Launched
 from warmwatch_monitor.commands.modes.child_process import run_until
 from warmwatch_monitor.commands.modes.drift import read_guards, read_losses
 from warmwatch_monitor.commands.modes.stopping import enough, left

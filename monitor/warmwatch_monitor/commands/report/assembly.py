@@ -26,13 +26,12 @@ from warmwatch_monitor.commands.report.goodput import (
 )
 from warmwatch_monitor.commands.report.parts import Priced, RankLine, Report, Steady
 from warmwatch_monitor.commands.report.remedies import remedies
-from warmwatch_monitor.figures.compile import CompileTotals
+from warmwatch_monitor.figures.compile import CompileTotals, recompiles
 from warmwatch_monitor.figures.rank import LimitedBy, SlowerPeriod, Spread, spread_of
 from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model import limit_of
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT, RankSummary, RunSummary
 from warmwatch_monitor.output.amounts import clean_step
-from warmwatch_monitor.output.states import recompiles
 from warmwatch_monitor.status.schema.compile import Break
 from warmwatch_monitor.status.schema.rank import Baseline, End, Worth
 from warmwatch_monitor.status.words.ranks import compiled_longer, differs, numbers, only_some

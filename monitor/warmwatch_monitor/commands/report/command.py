@@ -18,14 +18,17 @@ from warmwatch_monitor.base.bounded import read_text
 from warmwatch_monitor.base.errors import UsageError, WarmwatchError
 from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.client.completion import run_names
+from warmwatch_monitor.client.history_writer import HistoryWriter
 from warmwatch_monitor.client.summaries import as_written, last_like, run_summary
 from warmwatch_monitor.commands.report.assembly import report as report_of
+from warmwatch_monitor.commands.report.brief import brief
 from warmwatch_monitor.commands.report.timeline import timeline
 from warmwatch_monitor.commands.report.wording import page, short
-from warmwatch_monitor.history.writer import HistoryWriter
 from warmwatch_monitor.output import options, safe_writing
-from warmwatch_monitor.output.console import as_json, draw, has_colour, note, plain, say, width
-from warmwatch_monitor.output.lines import lines
+from warmwatch_monitor.output.console import draw, has_colour, note, plain, say, width
+from warmwatch_monitor.output.document import markdown as text_of
+from warmwatch_monitor.output.json_text import as_json
+from warmwatch_monitor.output.lines import lines, printed
 
 if TYPE_CHECKING:
     from warmwatch_monitor.commands.report.parts import Report
@@ -77,6 +80,7 @@ def report(
         if is_json:
             say(as_json(made))
         elif html is not None:
+            # its style and script are a third of the start of the command
             from warmwatch_monitor.commands.report.html import html as html_of
 
             urls = {} if tlparse is None else traced(tlparse, html)
@@ -86,9 +90,6 @@ def report(
         elif verbose:
             draw(picture(page(made), made))
         else:
-            from warmwatch_monitor.commands.report.brief import brief
-            from warmwatch_monitor.output.lines import printed
-
             shown = brief(made, width(), made.run if run is None else plain(run))
             draw(printed(shown, width=width(), colour=has_colour()))
     seen.write()
@@ -102,8 +103,6 @@ def reported(summary: RunSummary, before: RunSummary | None = None) -> Report:
 def show(document: Document, *, markdown: bool) -> None:
     """Print ``document``, formatted for this output or as Markdown."""
     if markdown:
-        from warmwatch_monitor.output.document import markdown as text_of
-
         say(text_of(document), end="")
         return
     draw(lines(document, width=width(), colour=has_colour()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from shlex import quote
 from typing import Any
 
 from msgspec import Struct
@@ -117,8 +118,6 @@ def _warm_for(run: dict[str, Any], now: float) -> float | None:
 
 
 def _report_of(run: str) -> str:
-    from shlex import quote  # few answers leave something out
-
     return f"warmwatch report {quote(run)} -v"
 
 

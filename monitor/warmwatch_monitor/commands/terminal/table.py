@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from warmwatch.shared.phrases import duration, took
 from warmwatch_monitor.commands.terminal.reasons import reasons
+from warmwatch_monitor.figures.compile import recompiles
 from warmwatch_monitor.figures.training import FORMULA
 from warmwatch_monitor.output.amounts import a_step, consecutive, if_known, rates, spans
-from warmwatch_monitor.output.states import STYLES, overview, painted, place, recompiles
+from warmwatch_monitor.output.states import STYLES, overview, painted, place
 from warmwatch_monitor.status.goals import lives
 
 Rank = dict[str, Any]
@@ -267,8 +270,6 @@ def _whole(widths: Mapping[str, int]) -> int:
 def cell_width(text: str) -> int:
     if text.isascii():
         return len(text)
-    import unicodedata  # rarely needed
-
     wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
     return len(text) + wide - sum(unicodedata.combining(sign) != 0 for sign in text)
 
@@ -303,8 +304,6 @@ def wrapped(
     """``text`` in lines of ``width``, if there is a width. ``hanging``: of all but the first."""
     if width is None:
         return [indent + text]
-    import textwrap  # a pipe has no width
-
     return textwrap.wrap(
         *(text, max(width, 20)),
         initial_indent=indent,

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from rich.console import RenderableType
 from rich.text import Text
+from rich.traceback import Traceback
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -135,8 +136,6 @@ class Top(App[str]):
 
     def panic(self, *renderables: RenderableType) -> None:
         """End with an error; Textual's thread that reads keys calls it with its traceback."""
-        from rich.traceback import Traceback
-
         traces = [
             renderable.trace for renderable in renderables if isinstance(renderable, Traceback)
         ]

@@ -14,6 +14,8 @@ import click
 from warmwatch_monitor.base.errors import UnknownRunError, UsageError, WarmwatchError
 from warmwatch_monitor.client.answers import Answer, AnswerSource, answer_source, past_of
 from warmwatch_monitor.client.completion import run_names
+from warmwatch_monitor.client.events import CONNECT_SECONDS, EventClient
+from warmwatch_monitor.commands.top.samples import Update
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import is_redrawn, plain, say
 
@@ -66,7 +68,7 @@ def top(
         return
     with contextlib.suppress(UnknownRunError):  # the run may still begin
         ask()
-    from warmwatch_monitor.commands.top.app import Top
+    from warmwatch_monitor.commands.top.app import Top  # Textual, which --json does without
 
     past = partial(past_of, address=address, dir=dir, prometheus=prometheus, access=access)
     receive = _receiver(ask) if seconds >= _SAMPLE_SECONDS and dir is None else None
@@ -79,9 +81,6 @@ def top(
 
 def _receiver(ask: AnswerSource) -> Callable[[], Update]:
     """Returns a listener to the daemon that answered last; waits a second or until an event."""
-    from warmwatch_monitor.client.events import CONNECT_SECONDS, EventClient
-    from warmwatch_monitor.commands.top.samples import Update
-
     client = EventClient(_KINDS, samples=True)
 
     def receive() -> Update:

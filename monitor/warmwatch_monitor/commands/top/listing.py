@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from warmwatch_monitor.commands.terminal.table import Group, Row, columns, groups, row
+from warmwatch_monitor.figures.compile import recompiles
 from warmwatch_monitor.output.amounts import a_step
-from warmwatch_monitor.output.states import place, recompiles
+from warmwatch_monitor.output.states import place
 
 Answer = Mapping[str, Any]
 Key = tuple[str, int]  # the run, and the first rank of the row

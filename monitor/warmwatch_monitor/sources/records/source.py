@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, cast
 
@@ -202,14 +202,13 @@ class RecordsSource:
         """
         if not self._records:
             return
-        from warmwatch_monitor.sources.records.followed_journal import always, never
-        from warmwatch_monitor.sources.records.followed_record import Poll
+        from warmwatch_monitor.sources.records import followed_journal, followed_record
 
         self._polls += 1
         self._read_ns = now_ns = self._clock.monotonic_ns()
         epoch = self._clock.epoch()
         shown, newest = _shown_ranks(self._records.values(), now_ns)
-        poll = Poll(
+        poll = followed_record.Poll(
             now_ns=now_ns,
             epoch=epoch,
             retention_ns=self._retention_ns,
@@ -224,21 +223,21 @@ class RecordsSource:
         ]
         full = sum(self._shown.values()) >= SHOWN
         turn = self._polls % 2  # if there is time for one alone, they take turns
-        may_read = never if meter.limited else always
+        may_read = followed_journal.never if meter.limited else followed_journal.always
         for record in _in_order(due, turn):
             room = not full and self._shown[record.uid] < SHOWN_OF_A_USER
             record.read(poll, may_read=may_read, room=room or record.run in requested)
             if meter.is_over():  # after the first one
                 break
-        self._read_long_journals(poll, meter)
+        self._read_long_journals(poll, meter, followed_journal.once)
 
-    def _read_long_journals(self, poll: Poll, meter: _Meter) -> None:
+    def _read_long_journals(
+        self, poll: Poll, meter: _Meter, once: Callable[[], Callable[[], bool]]
+    ) -> None:
         """Read one more piece of each, in turn, as far as there is time."""
         behind = [followed for followed in self._records.values() if followed.behind]
         if not behind:
             return
-        from warmwatch_monitor.sources.records.followed_journal import once
-
         meter.allow_rest()
         last = self._last_behind
         for record in sorted(

@@ -15,6 +15,7 @@ from warmwatch_monitor.figures.clauses import Kind
 from warmwatch_monitor.model import ObservedTraining, Signs, Snapshot, incomplete
 from warmwatch_monitor.model.machine import AGREEING
 from warmwatch_monitor.output.summary import (
+    LIKELY,
     Clause,
     Headline,
     RunWords,
@@ -53,7 +54,7 @@ def answer(snapshot: Snapshot) -> Headline:
             return _unattached(snapshot.observed)
         head = Clause(f"{NO_RECENT_RUN}; {_HOW_TO_ATTACH}", Kind.STATE)
         return headline("", head, [Clause(_WHEN_SEEN, Kind.REMEDY)])
-    from warmwatch_monitor.status.words.run import brief, run_answer
+    from warmwatch_monitor.status.words.run import brief, run_answer  # loaded with the first run
 
     parts = (RunWords(run.run, run.state, brief(run), run_answer(run)) for run in snapshot.runs)
     return several(parts, unread=_unread(snapshot) is not None)
@@ -77,11 +78,6 @@ def _unread(snapshot: Snapshot) -> str | None:
 
 
 ATTACH = 'add "import warmwatch.auto" to its script to know'
-LIKELY = {
-    True: "is likely to compile",
-    False: "is likely not to compile",
-    None: "may compile",
-}
 
 
 def unattached_evidence(training: ObservedTraining) -> list[str]:

@@ -23,7 +23,7 @@ from warmwatch_monitor.commands.check.output import Result, changes, document, m
 from warmwatch_monitor.commands.check.wording import causes, headline, remark
 from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, FunctionCost, GraphBreak
 from warmwatch_monitor.model.journal import NOTHING, ParsedJournal
-from warmwatch_monitor.output.console import as_json
+from warmwatch_monitor.output.json_text import as_json
 
 DONE = b.ended("finished")
 FIRST = Compilation(id="0/0", kind="forward", at_ns=1, name="forward", file="model.py", line=31)

@@ -19,8 +19,8 @@ from warmwatch_monitor.commands.report.command import cleaned
 from warmwatch_monitor.commands.report.wording import answer
 from warmwatch_monitor.figures.rank import SlowerPeriod
 from warmwatch_monitor.model.run_summary import Provenance, RunSummary
-from warmwatch_monitor.output.console import as_json
 from warmwatch_monitor.output.document import markdown
+from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.output.lines import lines
 
 

@@ -34,8 +34,8 @@ from warmwatch_monitor.commands.report.command import cleaned
 from warmwatch_monitor.model import Lengths, RankView, RunView
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary
-from warmwatch_monitor.output.console import as_json
 from warmwatch_monitor.output.document import Document, markdown
+from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.output.lines import lines
 
 H100_TABLE = {"eager": (0.0, 0.0527), "default": (17.2, 0.0356), "reduce-overhead": (17.4, 0.0353)}

@@ -38,8 +38,9 @@ from warmwatch_monitor.figures.training import COUNTED, FORMULA
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import RunSummary
-from warmwatch_monitor.output.console import as_json, draw
+from warmwatch_monitor.output.console import draw
 from warmwatch_monitor.output.document import markdown
+from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.output.lines import printed
 from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.status.words.requested import remedy_of_calls

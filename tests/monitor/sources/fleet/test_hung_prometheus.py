@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 from click.testing import CliRunner
 
-from warmwatch_monitor.client import answers
+from warmwatch_monitor.client import fleet
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.sources.fleet import prometheus
 
@@ -56,7 +56,7 @@ def test_status_and_wait_end_in_time(
     answer: bytes, rest: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A timeout of each read alone would never come while bytes trickle in."""
-    monkeypatch.setattr(answers, "FLEET_SECONDS", 0.5)
+    monkeypatch.setattr(fleet, "FLEET_SECONDS", 0.5)
     with server(answer, rest) as url:
         result = CliRunner().invoke(cli, ["status", "--prometheus", url])
         assert (result.exit_code, result.stdout) == (6, "")
@@ -64,7 +64,7 @@ def test_status_and_wait_end_in_time(
 
 
 def test_the_timeout_of_a_wait_applies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "FLEET_SECONDS", 3600.0)
+    monkeypatch.setattr(fleet, "FLEET_SECONDS", 3600.0)
     began = time.monotonic()
     with server(b"", b"") as url:
         result = CliRunner().invoke(cli, ["wait", "--prometheus", url, "--timeout", "1"])

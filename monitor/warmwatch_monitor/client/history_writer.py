@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from warmwatch_monitor.base.errors import StoreError
 from warmwatch_monitor.base.settings import HistorySettings
 from warmwatch_monitor.output.console import note
@@ -25,8 +27,6 @@ class HistoryWriter:
 
     def take(self, snapshot: Snapshot) -> None:
         """Collect the runs that have ended. No others: a command may run for weeks."""
-        from msgspec.structs import replace
-
         for run in (*snapshot.runs, *snapshot.earlier_starts):
             if not run.living:
                 self._ended[run.run, run.attached_at] = run, replace(snapshot, runs=(run,))
@@ -35,7 +35,7 @@ class HistoryWriter:
         """Write the collected runs that are not in the history."""
         if not self._ended or self._settings.directory is None:
             return
-        from warmwatch_monitor.history.keeper import write_ended
+        from warmwatch_monitor.history.keeper import write_ended  # SQLite
 
         try:
             write_ended(self._ended.values(), self._settings)
