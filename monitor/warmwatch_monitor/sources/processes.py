@@ -58,14 +58,15 @@ def command_line(pid: int) -> str:
 
 
 def daemons() -> list[tuple[int, int]]:
-    """Pid and uid of each process that is a daemon of this program."""
-    result = []
+    """Pid and uid of each process that is a daemon of this program, without a ``sudo`` above it."""
+    owners, parents = dict[int, int](), set[int]()
     for pid in proc.pids():
         with contextlib.suppress(OSError):
             parts = [os.path.basename(word) for word in proc.command(pid)]
             if any(name in _PROGRAMS and two == "serve" for name, two in itertools.pairwise(parts)):
-                result.append((pid, os.stat(f"{proc.PROC}/{pid}").st_uid))
-    return result
+                parents.update(proc.ancestors(pid))
+                owners[pid] = os.stat(f"{proc.PROC}/{pid}").st_uid
+    return [(pid, uid) for pid, uid in owners.items() if pid not in parents]
 
 
 def compile_workers(

@@ -293,7 +293,9 @@ def test_free_space_inodes_stray_files_and_a_second_daemon_are_named(
         room = RecordRoom(directory="/d", identity="", free_bytes=left[0], free_inodes=left[1])
         assert checks._room(room).mark is checks.Mark.TROUBLE
     commands = {7: ("/opt/bin/python", "/opt/bin/warmwatch", "serve"), 8: ("warmwatch", "status")}
-    monkeypatch.setattr(processes.proc, "pids", lambda: [7, 8, 9])
+    commands[6] = ("sudo", "warmwatch", "serve")
+    monkeypatch.setattr(processes.proc, "pids", lambda: [6, 7, 8, 9])
+    monkeypatch.setattr(processes.proc, "ancestors", lambda pid: [6, 1] if pid == 7 else [1])
     commands[9] = ("python", "-m", "warmwatch_monitor", "serve", "--dir", "/d")
     monkeypatch.setattr(processes.proc, "command", commands.__getitem__)
     monkeypatch.setattr(processes.os, "stat", lambda _: SimpleNamespace(st_uid=0))
