@@ -240,6 +240,19 @@ def test_the_rank_that_was_killed_comes_before_those_that_failed_of_it(
     )
 
 
+def test_a_rank_that_was_interrupted_comes_before_those_that_failed_of_it() -> None:
+    world = World(8)
+    daemon = world.daemon()
+    interrupted = {"end": "interrupted", "exception": "KeyboardInterrupt"}
+    states = [(0.0, "warm"), (296.0, "finished")]
+    daemon.rank(rank=1, states=states, end=interrupted, world_size=2)
+    raised = {"end": "failed", "exception": "RuntimeError", "exit_code": "1"}
+    daemon.rank(rank=0, states=[(0, "warm"), (300, "failed")], end=raised, world_size=2)
+    assert world.texts("WarmwatchRunFailed", 8)["first_rank"] == (
+        "rank 1 on node-a: finished, KeyboardInterrupt (all ranks: 1 failed, 1 finished)"
+    )
+
+
 def test_ranks_that_wait_for_a_compilation_are_not_said_to_after_the_abort() -> None:
     world = World(25)
     world.daemon().rank(states=[(0, "warming"), (700, "failed")], world_size=2, timeout=600)

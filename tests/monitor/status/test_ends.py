@@ -175,6 +175,7 @@ def test_ranks_that_died_the_same_way_are_reported_together() -> None:
         (ended("failed", code=3), "rank 0 failed with exit code 3"),
         (replace(lost(), oom_killed=True), "rank 0 is lost (out of memory)"),
         (killed(15), "rank 0 was killed by SIGTERM"),
+        (ended("interrupted"), "rank 0 was interrupted (SIGINT, Ctrl-C)"),
     ],
 )
 def test_with_living_ranks_the_end_of_another_is_reported(view: RankView, words: str) -> None:

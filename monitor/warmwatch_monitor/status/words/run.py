@@ -44,6 +44,7 @@ from warmwatch_monitor.status.words.states import (
     LEADS,
     describe_state,
     elapsed,
+    end_of,
     end_of_run,
     in_phase,
     leads_with,
@@ -158,10 +159,10 @@ def _limit(run: RunView, _decisive: RankView) -> Iterator[Clause]:
 
 
 def _losses(run: RunView, decisive: RankView) -> Iterator[Clause]:
-    """Ranks that failed or were lost, except as the headline says of a run that failed."""
+    """Ranks that failed, were lost or interrupted, except as the headline of a failed run says."""
     broken = defaultdict[tuple[str, str], list[int]](list)
     for view in run.ranks:
-        if view.judgement.state in (State.FAILED, State.LOST):
+        if view.judgement.state in (State.FAILED, State.LOST) or end_of(view) == "interrupted":
             broken[short_end(view)].append(view.rank)
     if run.state is State.FAILED:
         del broken[short_end(decisive)]
