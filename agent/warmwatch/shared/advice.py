@@ -15,13 +15,11 @@ from typing import Any
 from warmwatch.shared.guard_kinds import (
     ATTRIBUTE,
     ATTRIBUTE_NONE,
-    ENTRY,
     INTEGER_SETTING,
     OF_TYPE,
-    ON_PARAMETER,
-    guard_of,
     remedy_of,
 )
+from warmwatch.shared.guard_text import ENTRY, ON_PARAMETER, guard_of
 from warmwatch.shared.values import NEW_INSTANCE
 
 ADVICE = {

@@ -3,14 +3,17 @@
 PyTorch names the guard that failed. ``torch._dynamo.guards`` and ``csrc/dynamo/guards.cpp``
 (torch 2.6 to 2.15) have the texts. An entry declares all that is known of a kind: which of
 PyTorch's guards have the text, an example, how to find it, the category, the plain words and the
-remedy. Guards on tensors and sizes are worded in ``reasons.py``, with remedies in ``advice.py``;
-``WORDED_THERE`` lists them. A test compares both with the guards of the installed PyTorch.
+remedy. ``guard_text.py`` finds the guard in PyTorch's text. Guards on tensors and sizes are worded
+in ``reasons.py``, with remedies in ``advice.py``; ``WORDED_THERE`` lists them. A test compares both
+with the guards of the installed PyTorch.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+
+from warmwatch.shared.guard_text import attribute
 
 _OWNER = r"[\w.\[\]'\"()]{1,200}?"
 NAME = rf"(?P<name>{_OWNER})"
@@ -539,31 +542,8 @@ WORDED_THERE = frozenset(
 )
 
 
-ENTRY = r"^\s*!?[\d/_]+:\s*"  # `0/1: `, before the guard of that entry
-_LOCAL = r"\b[LG]\[['\"](\w+)['\"]\]"
-# A key of a dict that is an object, such as a parameter; torch 2.6 has the second.
-_KEY = r"\[list\((?:dict\.keys\([^()]*\)|[^()]*\.keys\(\))\)\[\d+\]\]"
-ON_PARAMETER = ". Guard failed on a parameter"  # PyTorch's text after the reason itself
-_REGISTERED = r"\.(?:_parameters|_buffers|_modules|__dict__)\[['\"](?P<name>\w+)['\"]\]"
 _LONGEST = 1_000  # characters: a longer guard does not fit into a sentence, and takes long to parse
-
-
-def guard_of(entry: str) -> str:
-    """The guard in the first line of an entry, without its number and the user's line."""
-    line = entry.strip().partition("\n")[0]
-    guard = re.sub(ENTRY, "", line).partition("  # ")[0].partition(ON_PARAMETER)[0]
-    return re.sub(_KEY, "['...']", re.sub(_LOCAL, r"\1", guard.strip().removesuffix(".")))
-
-
 _ATTRIBUTE_OF = r"\w+(?:\.\w+)+$"
-_IN_CLOSURE = r"^([\w.]+)\.__closure__\[([A-Za-z_]\w*)\]\.cell_contents"
-
-
-def attribute(name: str) -> str:
-    """``self.l.weight`` for ``self._modules['l']._parameters['weight']``, between backticks."""
-    return re.sub(
-        _IN_CLOSURE, r"\2` in the closure of `\1", re.sub(_REGISTERED, r".\g<name>", name)
-    )
 
 
 @lru_cache(maxsize=1)

@@ -27,7 +27,8 @@ from warmwatch.hooks.dynamo.instances import INSTANCES, owners
 from warmwatch.hooks.last_batch import ragged_last_batch
 from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up, untraced
 from warmwatch.hooks.redaction import guard
-from warmwatch.shared.guard_kinds import CLASS_OF_CALL, guard_of, kind_of, remedy_of
+from warmwatch.shared.guard_kinds import CLASS_OF_CALL, kind_of, remedy_of
+from warmwatch.shared.guard_text import guard_of
 from warmwatch.shared.user_code import place
 from warmwatch.shared.values import NEW_INSTANCE
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared.advice import of_integer
-from warmwatch.shared.guard_kinds import ENTRY
+from warmwatch.shared.guard_text import ENTRY
 from warmwatch.shared.reasons import LOCAL
 from warmwatch_monitor.model import FEWEST_STEPS, Compilation, VaryingDim
 

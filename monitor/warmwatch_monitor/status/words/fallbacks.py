@@ -6,7 +6,7 @@ import re
 
 from warmwatch.shared.advice import MADE_ANEW, advice_for
 from warmwatch.shared.fallbacks import FLEX, LIMIT, REMEDIES, cause_of, happens, reason_of, words
-from warmwatch.shared.guard_kinds import ENTRY
+from warmwatch.shared.guard_text import ENTRY
 from warmwatch.shared.phrases import counted, place
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS

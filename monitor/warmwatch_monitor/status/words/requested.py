@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from warmwatch.shared.guard_kinds import attribute
+from warmwatch.shared.guard_text import attribute
 from warmwatch.shared.phrases import counted, place, took
 from warmwatch_monitor.model import FEWEST_STEPS, Figures, Log, VaryingDim
 from warmwatch_monitor.output.amounts import own_words

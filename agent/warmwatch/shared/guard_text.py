@@ -1,0 +1,29 @@
+"""The guard in an entry of PyTorch's reasons for a recompile, and the names in it. Pure."""
+
+from __future__ import annotations
+
+import re
+
+ENTRY = r"^\s*!?[\d/_]+:\s*"  # `0/1: `, before the guard of that entry
+_LOCAL = r"\b[LG]\[['\"](\w+)['\"]\]"
+# A key of a dict that is an object, such as a parameter; torch 2.6 has the second.
+_KEY = r"\[list\((?:dict\.keys\([^()]*\)|[^()]*\.keys\(\))\)\[\d+\]\]"
+ON_PARAMETER = ". Guard failed on a parameter"  # PyTorch's text after the reason itself
+_REGISTERED = r"\.(?:_parameters|_buffers|_modules|__dict__)\[['\"](?P<name>\w+)['\"]\]"
+
+
+def guard_of(entry: str) -> str:
+    """The guard in the first line of an entry, without its number and the user's line."""
+    line = entry.strip().partition("\n")[0]
+    guard = re.sub(ENTRY, "", line).partition("  # ")[0].partition(ON_PARAMETER)[0]
+    return re.sub(_KEY, "['...']", re.sub(_LOCAL, r"\1", guard.strip().removesuffix(".")))
+
+
+_IN_CLOSURE = r"^([\w.]+)\.__closure__\[([A-Za-z_]\w*)\]\.cell_contents"
+
+
+def attribute(name: str) -> str:
+    """``self.l.weight`` for ``self._modules['l']._parameters['weight']``, between backticks."""
+    return re.sub(
+        _IN_CLOSURE, r"\2` in the closure of `\1", re.sub(_REGISTERED, r".\g<name>", name)
+    )
