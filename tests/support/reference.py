@@ -40,6 +40,7 @@ from warmwatch_monitor.status.schema.json_schema import schema_file, schema_text
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
+ALERTS = ROOT / "docs" / "how-to" / "alerts.md"
 MADE = "<!-- Made by `cd tests && python -m support.reference`; do not edit. -->"
 WIDTH = 100
 OF_GPUS = "warmwatch_gpu_"  # gpus.md has these
@@ -293,6 +294,15 @@ def conditions() -> str:
     return "\n".join(["| condition | means | needs attention |", "|---|---|---|", *rows])
 
 
+def alerts() -> str:
+    """A section for each alert: the comment above its rule."""
+    rules = (ROOT / "dashboards" / "rules" / "warmwatch.alerts.yml").read_text()
+    sections = re.findall(r"((?: {6}#.*\n)+) {6}- alert: (\w+)\n", rules)
+    return "\n\n".join(
+        f"## {name}\n\n{re.sub('(?m)^ *# ?', '', comment).strip()}" for comment, name in sections
+    )
+
+
 def meanings(table: type) -> dict[str, str]:
     """The text below each constant of a class, with links to the pages that it names."""
     texts = texts_below(table.__module__)[table.__name__]
@@ -321,11 +331,15 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings of the monitor": partial(settings, Monitor),
     "states": states,
     "conditions": conditions,
+    "alerts": alerts,
 }
 
 
 PAGES: dict[Path, Callable[[], str]] = {
-    **{FOLDER / name: partial(with_tables, FOLDER / name) for name in ("settings.md", "states.md")},
+    **{
+        page: partial(with_tables, page)
+        for page in (FOLDER / "settings.md", FOLDER / "states.md", ALERTS)
+    },
     FOLDER / "metrics.md": metrics,
     FOLDER / "functions.md": functions,
     FOLDER / "json-output.md": json_output,
