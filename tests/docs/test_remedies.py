@@ -142,7 +142,7 @@ _SHOWN_BY_TESTS = {
     *(
         advice._OF_OPTIMIZER,
         advice._OF_LAST_BATCH,
-        advice._OF_CHANGED_INTEGER,
+        advice._OF_STATIC_NUMBER,
         advice.ADVICE["new_instance"],
     ),
     *(advice.ADVICE["object_identity"], advice._OF_STATIC, advice._OF_SIZE_AT_BREAK),

@@ -58,9 +58,9 @@ ADVICE = {
     ),
     "device": "Move the inputs to one device before they reach the compiled function.",
     "new_instance": (
-        "Call each module of the class once during the warm-up: each that differs from those "
-        "before compiles once, although nothing changed; if each trial of a sweep makes the model "
-        "anew, call torch._dynamo.reset() between trials."
+        "Call each module of the class once during the warm-up, as it is called later (in eval(), "
+        "under no_grad): each that differs from those before compiles once, although nothing "
+        "changed."
     ),
 }
 
@@ -68,6 +68,12 @@ ADVICE = {
 MADE_ANEW = (
     "The model was made anew: make it once, or call torch._dynamo.reset() between trials, so that "
     "earlier ones do not count towards the recompile limit."
+)
+
+# At the recompile limit, so there are many: it may be a sweep that keeps its models.
+MANY_MODULES = (
+    f"{ADVICE[NEW_INSTANCE]} If each trial of a sweep makes the model anew, call "
+    "torch._dynamo.reset() between trials."
 )
 
 # A Triton kernel of the user, which PyTorch's settings do not affect.

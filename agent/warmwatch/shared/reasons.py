@@ -54,6 +54,12 @@ _STATES = {
     "num_threads": "the number of threads changed",
     "torch_function": "the torch function mode changed",
 }
+# How a module is called, if that is what PyTorch's entries for other ones reject first.
+_CALLED = {
+    "grad_mode": "the grad mode",
+    "inference_mode": "inference mode",
+    "autocast": "autocast",
+}
 # PyTorch's names of these, which are also those of its settings
 _SETTINGS = (
     "allow_tf32",
@@ -106,7 +112,10 @@ def _new_instance(reason: str, of_class: str | None) -> str:
 
 
 def _subject(guard: str) -> str | None:
-    """What a guard on an attribute of a module is about; ``None`` if it is about something else."""
+    """What the guard is about, if that is an attribute of a module, or how it is called."""
+    if state := re.search(_OF_STATE, guard):
+        names = re.findall(r"\w+", state[1])
+        return next((text for name, text in _CALLED.items() if name in names), None)
     if match := re.search(_TENSOR, guard):
         name, what = attribute(match["name"]), match["what"].lower()
         dimension = re.search(_DIMENSION, guard)

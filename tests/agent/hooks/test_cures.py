@@ -6,12 +6,12 @@ A pair of programs: the second one differs from the first only by what the remed
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from support.torch_versions import VERSION
+from support.torch_versions import TORCH, VERSION
 from warmwatch.hooks.dynamo import events, recompile_reasons
 from warmwatch.hooks.points import Listener
 from warmwatch.hooks.redaction import recompile as redacted
@@ -26,17 +26,17 @@ class Recorded(Listener):
 
     def __init__(self) -> None:
         self.said: list[tuple[str, str | None, str | None]] = []
-        self._anew = False
-        self._class: str | None = None
+        self._begun: Mapping[str, Any] = {}
 
     def begin(self, event: str, of: Any = None) -> None:
         if event == events.EVENT and of:
-            self._anew, self._class = "anew" in of, of.get("class")
+            self._begun = of
 
     def recompile(self, reason: str, category: str, where: Any) -> None:  # noqa: ARG002
         text = redacted(reason)
-        words = plain(text, category, self._class)
-        self.said.append((category, words, advice(category, "forward", text, anew=self._anew)))
+        words = plain(text, category, self._begun.get("class"))
+        remedy = advice(category, "forward", text, anew="anew" in self._begun)
+        self.said.append((category, words, remedy))
 
 
 @pytest.fixture
@@ -381,3 +381,35 @@ def test_the_remedy_cures(
     assert any(cause in str(why) and remedy in str(text) for _, why, text in said), said
     assert len(left) <= stay, left
     assert len(said) > len(left)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_copy_compiles_in_the_warm_up_if_it_is_called_as_later(
+    recorded: Recorded, mode: Callable[[], Any]
+) -> None:
+    def late(warm_up: Callable[[Any], Any]) -> list[tuple[str, str | None, str | None]]:
+        """What recompiles when the copy is evaluated, after this call of it in the warm-up."""
+        torch._dynamo.reset()
+        of = made_class()
+        model, copy = (torch.nn.Sequential(of(), torch.nn.Dropout(0.1)) for _ in range(2))
+        step, of_copy = compiled(model), compiled(copy)
+        step(x())
+        warm_up(of_copy)
+        recorded.said.clear()
+        copy.eval()
+        with mode():
+            of_copy(x())
+        return list(recorded.said)
+
+    def evaluated(of_copy: Any) -> None:
+        with mode():
+            of_copy.eval()(x())
+
+    ((category, words, remedy),) = late(lambda _: None)
+    assert category == "new_instance"
+    if TORCH.reason:
+        assert words == "first compilation of another `Sequential`: the grad mode differs"
+    assert "as it is called later (in eval(), under no_grad)" in str(remedy)
+    assert "sweep" not in str(remedy)
+    assert len(late(lambda of_copy: of_copy(x()))) == 1  # in train(), with gradients
+    assert late(evaluated) == []

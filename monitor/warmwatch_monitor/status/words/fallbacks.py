@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from warmwatch.shared.advice import MADE_ANEW, advice_for
+from warmwatch.shared.advice import MADE_ANEW, MANY_MODULES, advice_for
 from warmwatch.shared.fallbacks import FLEX, LIMIT, REMEDIES, cause_of, happens, reason_of, words
 from warmwatch.shared.guard_text import ENTRY
 from warmwatch.shared.phrases import counted, place
@@ -145,8 +145,9 @@ def _own(fallback: Fallback, limit: int) -> str:
 
 
 def _instead(fallback: Fallback) -> str:
-    name = advice_for(fallback)
-    return name or "Remove what makes it recompile."
+    if fallback.category == NEW_INSTANCE:
+        return MANY_MODULES
+    return advice_for(fallback) or "Remove what makes it recompile."
 
 
 def unfused(fallback: Fallback, others: int = 0) -> Words:
