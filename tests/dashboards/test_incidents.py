@@ -277,7 +277,7 @@ def test_a_compilation_that_others_wait_for_is_one_page() -> None:
 def test_a_wrong_clock_is_one_alert_and_no_other(ahead: float) -> None:
     """Compilations, ends and attaching are compared over hosts, without its error."""
     world = World(30)
-    wrong, right = world.daemon(clock=ahead), world.daemon("b")
+    wrong, right = world.daemon(clock=lambda _: ahead), world.daemon("b")
     wrong.rank(states=[(0, "compiling"), (120, "warm"), (600, "recompiling"), (700, "warm")])
     right.rank(rank=1, states=[(0, "warming"), (130, "warm")])
     # a job that is cancelled, over two hosts
@@ -292,6 +292,22 @@ def test_a_wrong_clock_is_one_alert_and_no_other(ahead: float) -> None:
     assert world.texts("WarmwatchClockOff", 20)["summary"] == (
         f"The clock of a and that of Prometheus differ by {'-' if ahead > 0 else ''}8m 0s"
     )
+
+
+@pytest.mark.parametrize("to", [480.0, -480.0, 0.0])
+def test_a_clock_that_is_set_while_trainings_run_is_one_alert_and_no_other(to: float) -> None:
+    """Neither while it compiles nor stalls; or it was wrong before, and is set right."""
+    world = World(25)
+    before = 0.0 if to else -480.0
+    daemon = world.daemon(clock=lambda at: to if at >= 600 else before)
+    states = [(0.0, "warming"), (540.0, "compiling"), (700.0, "warm")]
+    daemon.rank(states=states, world_size=2, timeout=600)
+    daemon.rank(rank=1, states=[(0, "warming"), (700, "warm")], world_size=2, timeout=600)
+    daemon.rank("stalls", states=[(0, "warm"), (480, "stalled"), (900, "warm")])
+    daemon.rank("ends", states=[(0, "warm"), (580, "lost")])
+    times = world.alerts
+    assert times.pop("WarmwatchClockOff") == [about(12, 25) if to else about(0.25, 10)]
+    assert times == {"WarmwatchStalled": [about(10, 15)], "WarmwatchRunEnded": [about(11, 25)]}
 
 
 @pytest.mark.parametrize("twice", [True, False], ids=["scraped twice", "two daemons"])

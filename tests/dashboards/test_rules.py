@@ -113,7 +113,7 @@ def hosts(world: World) -> None:
     down.rank("host-lost", world_size=2)
     raised = {"end": "failed", "exception": "RuntimeError", "exit_code": "1"}
     world.daemon("up").rank("host-lost", 1, [(0, "warm"), (120, "failed")], end=raised)
-    world.daemon("late", clock=-480)
+    world.daemon("late", clock=lambda _: -480.0)
     world.daemon("flaky", down=lambda at: at % 120 < 30)
     restarts = world.daemon("restarts", down=lambda at: at % 180 < 15)
     restarts.add("process_start_time_seconds", lambda at: at // 180)

@@ -11,7 +11,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -149,7 +149,7 @@ class Daemon:
     """A daemon that is scraped as ``instance``.
 
     Attributes:
-        place: the labels of ``warmwatch_daemon_info``. clock: how far its clock is ahead.
+        place: the labels of ``warmwatch_daemon_info``. clock: how far it is ahead, by the time.
         down: when a scrape of it fails. target: when it is a target of Prometheus at all.
     """
 
@@ -160,7 +160,7 @@ class Daemon:
         *,
         host: str = "",
         pod: str = "",
-        clock: float = 0.0,
+        clock: Callable[[float], float] = lambda _: 0.0,
         lag: float = 0.0,
         down: Callable[[float], bool] = lambda _: False,
         target: Callable[[float], bool] = lambda _: True,
@@ -175,7 +175,7 @@ class Daemon:
         self.add("warmwatch_build_info", 1, version="1")
         place = {"daemon_namespace": "monitoring", "daemon_pod": pod} if pod else {}
         self.add("warmwatch_daemon_info", 1, daemon_host=self.host, **place)
-        self.add("warmwatch_time_seconds", lambda at: at + clock - lag)
+        self.add("warmwatch_time_seconds", lambda at: at + clock(at) - lag)
         directory = directory or self.host
         self.add("warmwatch_record_directory_info", 1, directory="/run", directory_id=directory)
 
@@ -222,8 +222,7 @@ class Daemon:
             "compile_start": lambda at: life.since(at) if life.compiles(at) else None,
         }
         for name, stamp in stamps.items():
-            shown = lambda at, of=stamp: None if of(at) is None else of(at) + self.clock  # noqa: E731
-            add(f"{name}_timestamp_seconds", shown)
+            add(f"{name}_timestamp_seconds", partial(self._shown, stamp))
         add("compiling", lambda at: float(life.compiles(at)))
         add("warm", lambda at: float(life.at(at)[1] in ("warm", "eager")))
         add("last_step_age_seconds", life.quiet)
@@ -240,6 +239,11 @@ class Daemon:
             add("oom_killed", lambda at: float(oom) if life.is_over(at) else None)
         if gpu:
             add("rank_gpu_info", lambda at: None if life.is_over(at) else 1, uuid=gpu)
+
+    def _shown(self, stamp: Callable[[float], float | None], at: float) -> float | None:
+        """A moment by its clock of now, as a daemon exports it."""
+        moment = stamp(at)
+        return None if moment is None else moment + self.clock(at)
 
 
 class _Life(NamedTuple):
