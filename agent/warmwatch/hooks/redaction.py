@@ -77,6 +77,8 @@ _EXPLAINED = re.compile(
     r"`([A-Za-z_][\w.]{0,80}?)\.?(?:\(\))?`"
     r"(?: in file `[^`\n]{0,400}?([\w-]{1,80}\.py)`)?"
 )
+# In 2.6 PyTorch's own quotes are around this whole reason.
+_SKIPPED = re.compile(r"^'(skip function [\w.<>]{1,200} in file [^']{1,1000})'(?:', .*)?$")
 _HINTED = " (HINT: "  # follows a guard or its place
 # Lines of an exception: PyTorch's hints, and the exception that a backend raised.
 _HINT = re.compile(r"^ {0,4}Hint: (.{1,600})$", re.MULTILINE)
@@ -150,6 +152,7 @@ def graph_break(text: str) -> str:
     exception, if that is the reason.
     """
     first, _, explanation = text.strip().partition("\n")
+    first = _SKIPPED.sub(r"\1", first)
     reduced, _ = _scanned(first[:_LOOKED_AT])
     named = _EXPLAINED.search(explanation[:_LOOKED_AT])
     name = f" `{named[1]}`" if named and named[1] not in reduced else ""

@@ -90,7 +90,6 @@ _REMEDIES = (
         ("rnn, gru",),
         "call it outside of the compiled function",
         "set torch._dynamo.config.allow_rnn",
-        hinted="allow_rnn",
     ),
     _Remedy(
         ("context manager", "generic_context_manager", "with block"),

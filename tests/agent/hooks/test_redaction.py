@@ -212,6 +212,11 @@ def test_the_full_text_remains_if_requested() -> None:
             "Dynamo does not know how to trace the builtin `time.perf_counter_ns.` This function",
             "Attempted to call function marked as skipped `time.perf_counter_ns`",
         ),
+        (  # 2.6
+            "'skip function save in file /home/u/torch/serialization.py'', its reason'",
+            "",
+            "skip function save in file serialization.py",
+        ),
         ("Unsupported function call", f"when calling `{SECRET} x`", "Unsupported function call"),
         ("Call of print", "how to trace builtin operator `print`", "Call of print"),
     ],
