@@ -20,11 +20,12 @@ def test_a_host_that_dies_with_its_ranks_is_one_page_that_names_it() -> None:
     world = World(30)
     gone, other = world.daemon("gone", down=lambda at: at >= DEAD), world.daemon("other")
     for run, ends in (("raised", 291), ("aborted", 1200)):
-        gone.rank(run, world_size=2)
+        attached = 280.0 if run == "raised" else 5.0  # it died young
+        gone.rank(run, world_size=2, attached=attached)
         hangs = [(400.0, "stalled")] if run == "aborted" else []
         end = RAISED if run == "raised" else ABORTED
         states = [(0.0, "warm"), *hangs, (ends, "failed")]
-        other.rank(run, 1, states, end=end, world_size=2)
+        other.rank(run, 1, states, end=end, world_size=2, attached=attached)
     fired: dict[str, dict[str, Any]] = {}
     for name, labels, times in world.history():
         fired.setdefault(name, {})[labels.get("run", "")] = times
