@@ -36,6 +36,40 @@ opt = Sign(net.parameters())
 for _ in range(6):
     opt.zero_grad(); net(torch.randn(4, 8)).sum().backward(); opt.step()
 """
+PARAMETERS = f"""
+if CURED == "limit": torch._dynamo.config.{TORCH.limit} = 24
+if CURED == "sizes": torch._dynamo.config.force_parameter_static_shapes = False
+@torch.compile(backend="eager", fullgraph=FULL)
+def of_lists(X, U, lr): torch._foreach_sub_(X, [u * lr for u in U])
+@torch.compile(backend="eager", fullgraph=FULL)
+def of_tensors(p, g, lr): p.sub_(g * lr)
+@torch.compile(backend="eager", fullgraph=FULL)
+def of_dicts(state, lr): state["p"].sub_(state["g"] * lr)
+class Each(torch.optim.Optimizer):
+    def __init__(self, ps): super().__init__(ps, {{}})
+    @torch.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            if p.ndim == 2: UPDATE
+net = torch.nn.Sequential(*[torch.nn.Linear(8 + i, 9 + i) for i in range(12)])
+opt = Each(net.parameters())
+try:
+    for _ in range(4):
+        opt.zero_grad(); net(torch.randn(4, 8)).sum().backward(); opt.step()
+except Exception as error:
+    assert FULL and "RecompileLimit" in type(error).__name__, error
+"""
+OF_LISTS = PARAMETERS.replace("UPDATE", "of_lists([p], [p.grad], torch.tensor(0.1))")
+OF_TENSORS = PARAMETERS.replace("UPDATE", "of_tensors(p, p.grad, torch.tensor(0.1))")
+OF_DICTS = PARAMETERS.replace("UPDATE", "of_dicts({'g': p.grad, 'p': p}, torch.tensor(0.1))")
+ONLY_THE_BATCH = """
+weight = torch.nn.Parameter(torch.randn(8, 8)); opt = torch.optim.SGD([weight], 1e-3)
+NUMBERS = {number: float(number) for number in range(40)}
+@torch.compile(backend="eager")
+def loss(x, weight): return (x @ weight * NUMBERS[int(x.shape[0])]).sum()
+for number in range(12):
+    loss(torch.randn(8 + number, 8), weight).backward(); opt.step(); opt.zero_grad()
+"""
 LAYERS = """
 class Block(torch.nn.Module):
     def __init__(self, number):
@@ -131,7 +165,7 @@ def advised(rank: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (SHAPES, "; the optimizer calls it with 12 kinds of parameters"),
+        (SHAPES, "; the optimizer has 12 kinds of parameters"),
         (BY_LIMIT, "; 12 modules of its class differ in `layer_idx`"),
     ],
     ids=["shapes", "modules"],
@@ -146,6 +180,49 @@ def test_a_finite_set_of_variants_needs_a_higher_limit(tmp_path: Path, body: str
     assert f"set torch._dynamo.config.{TORCH.limit} to 12 or more" in advised(rank)["fallback"]
     truth, rank, words = tried(tmp_path / "cured", body, True)
     assert (truth["graphs"], rank["compile"]["compilations"], advised(rank)) == (12, 12, {})
+
+
+@pytest.mark.parametrize(
+    ("body", "parameter"),
+    [(OF_LISTS, "X[0]"), (OF_TENSORS, "p"), (OF_DICTS, "state['...']")],
+    ids=["lists", "tensors", "dicts"],
+)
+def test_sizes_that_a_parameter_keeps_static_become_dynamic(
+    tmp_path: Path, body: str, parameter: str
+) -> None:
+    """Both remedies cure: the limit, as the parameters are the same in every step, or a setting."""
+    body = body.replace("FULL", "False")
+    truth, rank, words = tried(tmp_path / "faulty", body, None)
+    assert truth["graphs"] == 8
+    remedy = advised(rank)["fallback"]
+    assert f"set torch._dynamo.config.{TORCH.limit} to 24 or more" in remedy
+    assert "set torch._dynamo.config.force_parameter_static_shapes = False" in remedy
+    assert "the optimizer has 24 kinds of parameters" in words
+    last = [past for past in rank["compile"]["last"] if past["category"] == "shape"]
+    assert f"as that of the parameter `{parameter}`" in last[-1]["plain"]
+    said = f"{words} {last} {rank['compile']['varying']}"
+    for wrong in ("batch size", "pad", "makes a constant", "usually need no recompile", "`lr`"):
+        assert wrong not in said
+    for cured, graphs in (("limit", 12), ("sizes", 2)):
+        truth, rank, _ = tried(tmp_path / cured, body, cured)
+        assert (truth["graphs"], advised(rank)) == (graphs, {})
+
+
+def test_a_function_that_must_be_compiled_has_the_same_remedy(tmp_path: Path) -> None:
+    body = OF_LISTS.replace("FULL", "True")
+    _, rank, words = tried(tmp_path / "faulty", body, None)
+    assert "(fullgraph); the optimizer has 24 kinds of parameters" in words
+    assert "force_parameter_static_shapes = False" in advised(rank)["fallback"]
+    truth, rank, _ = tried(tmp_path / "cured", body, "sizes")
+    assert (truth["graphs"], advised(rank)) == (2, {})
+
+
+def test_a_parameter_whose_size_stays_is_no_cause(tmp_path: Path) -> None:
+    _, rank, _ = tried(tmp_path / "faulty", ONLY_THE_BATCH, None)
+    remedy = advised(rank)["fallback"]
+    assert "force_parameter" not in remedy
+    assert "batch size" in str(rank["compile"]["last"])
+    assert "makes a constant of this size" in remedy
 
 
 def test_the_limit_of_one_call_of_torch_compile_cures_it_too(tmp_path: Path) -> None:

@@ -162,10 +162,8 @@ class Ledger:
         Reported immediately, so that no reader shows an older reason during the compilation.
         """
         now = self._clock()
-        of_batch = {key: target[key] for key in ("last_batch",) if key in target}
-        why = {"reason": reason, "category": category, **of_batch}
         thread = threading.get_ident()
-        self._compiling.recompile(thread, why)
+        why = self._compiling.recompile(thread, reason, category, target)
         values = {**why, **target, **self._compiling.circumstances(thread)}
         self._queue.post(self._store.note, "recompile", now, values)
 

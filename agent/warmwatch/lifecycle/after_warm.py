@@ -119,6 +119,7 @@ class AfterWarm:
                     values.get("reason"),
                     dynamic=values.get("dynamic"),
                     last_batch=values.get("last_batch"),
+                    parameter=values.get("parameter"),
                     anew="anew" in values,
                 ),
                 seconds=values.get("seconds"),

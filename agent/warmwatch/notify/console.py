@@ -189,7 +189,7 @@ def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
     category, reason = values["category"], values.get("reason")
     what = place(values.get("name"), values.get("file"), values.get("line"))
     length = f" in {duration(values['seconds'])}" if values.get("seconds") else ""
-    why = plain(reason, category, values.get("class")) or category
+    why = plain(reason, category, values.get("class"), values.get("parameter")) or category
     after_warm = slot.compile.warmups > 0 or repeats(
         slot.steps, slot.compile, slot.header.warm_steps
     )
@@ -198,6 +198,7 @@ def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
         dynamic=values.get("dynamic"),
         after_warm=after_warm,
         last_batch=values.get("last_batch"),
+        parameter=values.get("parameter"),
         anew="anew" in values,
     )
     what = f"{what}{called_from(values.get('caller'))}," if "caller" in values else what

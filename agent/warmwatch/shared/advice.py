@@ -116,9 +116,17 @@ _OF_CONSTANT = (
 )
 _OF_PARAMETER = (
     "Keep the shape of the parameter or buffer, or set "
-    "torch._dynamo.config.force_parameter_static_shapes = False."
+    "torch._dynamo.config.force_parameter_static_shapes = False (of PyTorch's own modules, such as "
+    "nn.Linear, also force_nn_module_property_static_shapes = False)."
 )
 _OF_STATIC_PARAMETER = f"{_OF_PARAMETER.removesuffix('.')} and leave dynamic=False out."
+# Of a function that an optimizer calls with each of its parameters
+_OF_ARGUMENT = (
+    "Set torch._dynamo.config.force_parameter_static_shapes = False, so that one compilation "
+    "serves all sizes: PyTorch keeps those of a parameter static, and with them those of what is "
+    "computed with it."
+)
+_OF_STATIC_ARGUMENT = f"Leave dynamic=False out, and {_OF_ARGUMENT[0].lower()}{_OF_ARGUMENT[1:]}"
 _OF_LAST_BATCH = (
     "The last batch of an epoch had {} of {}: pass drop_last=True to the DataLoader "
     "(dataloader_drop_last=True to Hugging Face's TrainingArguments), or pad that batch."
@@ -266,6 +274,7 @@ def advice(
     after_warm: bool = True,
     last_batch: Sequence[int] | None = None,
     anew: bool = False,
+    parameter: str | None = None,
 ) -> str | None:
     """The remedy for a recompile of ``category``; ``None`` if none is known.
 
@@ -273,13 +282,16 @@ def advice(
     compiled with dynamic sizes (``True``), static sizes (``False``), or only changed sizes dynamic
     (``None``, PyTorch's default). Each may be unknown. ``after_warm``: whether the first warm-up
     was over. ``last_batch``: the size of an epoch's last batch and the usual one, if that is what
-    changed. ``anew``: it is for a new instance, and an earlier one is gone. A recompile of the
-    first warm-up needs no remedy, but for the last batch of an epoch; the text is then whether it
-    repeats. Those of ``SURE`` save time in the warm-up, too.
+    changed. ``anew``: it is for a new instance, and an earlier one is gone. ``parameter``: the
+    argument whose size changed, too. A recompile of the first warm-up needs no remedy, but for the
+    last batch of an epoch; the text is then whether it repeats. Those of ``SURE`` save time in the
+    warm-up, too.
     """
     if anew and category == NEW_INSTANCE:
         return MADE_ANEW
     remedy = _remedy(category, kind, reason, dynamic)
+    if parameter:
+        remedy = _OF_STATIC_ARGUMENT if dynamic is False else _OF_ARGUMENT
     if last_batch:
         return _OF_LAST_BATCH.format(*last_batch)
     if after_warm or remedy in SURE:
@@ -301,6 +313,7 @@ def advice_for(value: Any, *, after_warm: bool = True, later: Iterable[Any] = ()
         after_warm=after_warm,
         last_batch=getattr(value, "last_batch", None),
         anew=getattr(value, "anew", False),
+        parameter=getattr(value, "parameter", None),
     )
 
 
@@ -309,6 +322,7 @@ def _is_refuted(value: Any, later: Iterable[Any]) -> bool:
     number."""
     if (
         not value.reason
+        or getattr(value, "parameter", None)
         or _remedy(value.category, None, value.reason, value.dynamic) not in _AT_FIRST
     ):
         return False
@@ -386,9 +400,10 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
         return _OF_KERNEL if in_kernel else _OF_CONDITION
     if match["what"] != "size":
         return _OF_STRIDE if match["what"] == "stride" else _OF_RANK
-    registered = "._parameters[" in match["name"] or "._buffers[" in match["name"]
-    if registered or ON_PARAMETER in first:  # the second: also one that is an argument
+    if "._parameters[" in match["name"] or "._buffers[" in match["name"]:
         return _OF_STATIC_PARAMETER if dynamic is False else _OF_PARAMETER
+    if ON_PARAMETER in first:
+        return _OF_STATIC_ARGUMENT if dynamic is False else _OF_ARGUMENT
     if re.match(_STACK, match["name"]):
         return _OF_SIZE_AT_BREAK
     if {match["old"], match["new"]} & {"0", "1"}:

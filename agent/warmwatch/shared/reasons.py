@@ -75,11 +75,15 @@ _CHANGED = {
 
 
 def plain(
-    reason: str | None, category: str | None = None, of_class: str | None = None
+    reason: str | None,
+    category: str | None = None,
+    of_class: str | None = None,
+    parameter: str | None = None,
 ) -> str | None:
     """One clause, such as "`tokens`: dim 1 went from 64 to 48"; ``None`` if unknown.
 
-    ``of_class``: of the module that is compiled.
+    ``of_class``: of the module that is compiled. ``parameter``: the argument whose size changed,
+    too.
     """
     if category == NEW_INSTANCE:
         return _new_instance(reason or "", of_class)
@@ -89,7 +93,11 @@ def plain(
     guard = guard_of(first)
     if len(guard) > _LONGEST_GUARD:
         return None
-    if text := words_of(guard) or _relation(guard, first) or _size_of_parameter(guard, first):
+    if (
+        text := words_of(guard)
+        or _relation(guard, first)
+        or _size_of_parameter(guard, first, parameter)
+    ):
         return text if len(text) <= _LONGEST else None
     if text := _outside_range_with_size(guard, others):
         return text if len(text) <= _LONGEST else None
@@ -161,16 +169,17 @@ def _tensor_mismatch(guard: str, category: str | None) -> str | None:
     return f"`{name}`: {named} {change}"
 
 
-def _size_of_parameter(guard: str, entry: str) -> str | None:
-    """The size of a parameter, which is no batch size where it is an argument."""
+def _size_of_parameter(guard: str, entry: str, parameter: str | None) -> str | None:
+    """The size of a parameter, or of its gradient, which is no batch size."""
     match, values = re.search(_TENSOR, guard), re.search(_FROM_TO, guard)
     dimension = re.search(_DIMENSION, guard)
-    if ON_PARAMETER not in entry or not (match and values and dimension):
+    if not (parameter or ON_PARAMETER in entry) or not (match and values and dimension):
         return None
     if match["what"].lower() != "size":
         return None
     change = _from_to(values["old"], values["new"])
-    return f"`{attribute(match['name'])}`: dim {dimension[1]} {change}"
+    also = f", as that of the parameter `{parameter}`" if parameter else ""
+    return f"`{attribute(match['name'])}`: dim {dimension[1]} {change}{also}"
 
 
 def _from_to(old: str, new: str) -> str:

@@ -114,9 +114,7 @@ class CompileCounter(Listener):
         self._sampled()
 
     def recompile(self, reason: str, category: str, target: Mapping[str, Any]) -> None:
-        of_batch = {key: target[key] for key in ("last_batch",) if key in target}
-        why = {"reason": reason, "category": category, **of_batch}
-        self._compiling.recompile(threading.get_ident(), why)
+        self._compiling.recompile(threading.get_ident(), reason, category, target)
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         self._sampled()
@@ -134,6 +132,7 @@ class CompileCounter(Listener):
                     category=category,
                     dynamic=values.get("dynamic"),
                     last_batch=values.get("last_batch"),
+                    parameter=values.get("parameter"),
                     anew="anew" in values,
                     of_class=values.get("class"),
                 )

@@ -47,8 +47,8 @@ class Place:
 class Cause:
     """One recompile, break, graph, fallback or failure; ``reason`` is redacted.
 
-    ``dynamic``, ``last_batch``, ``anew``: as ``advice`` takes them. ``of_class``: as ``plain``
-    takes it. ``hint``, ``library``: as ``break_remedy`` takes them.
+    ``dynamic``, ``last_batch``, ``anew``, ``parameter``: as ``advice`` takes them. ``of_class``:
+    as ``plain`` takes it. ``hint``, ``library``: as ``break_remedy`` takes them.
     """
 
     where: Place = Place()
@@ -56,6 +56,7 @@ class Cause:
     category: str | None = None
     dynamic: bool | None = None
     last_batch: Sequence[int] | None = None
+    parameter: str | None = None
     anew: bool = False
     of_class: str | None = None
     hint: str | None = None
@@ -182,7 +183,7 @@ def _cause(name: str, cause: Cause, later: Iterable[Cause] = ()) -> tuple[str, s
     if name == "failures":
         return f"{where}: {one_line(cause.reason, _LONGEST)}", None
     why = (
-        plain(cause.reason, cause.category, cause.of_class)
+        plain(cause.reason, cause.category, cause.of_class, cause.parameter)
         or one_line(cause.reason, _LONGEST)
         or "PyTorch gives no reason"
     )

@@ -50,6 +50,8 @@ class CompileTarget(Located, frozen=True, kw_only=True):
     last_batch: tuple[Count, Count] | None = None
     """The size of the last batch of an epoch and the usual one; null unless that is what changed.
     """
+    parameter: str | None = None
+    """An argument that is a parameter, or holds one, whose size changed with that of the reason."""
     anew: bool = False
     """Whether it is for a new instance of a class, and an earlier one is gone."""
     again: bool = False
@@ -192,6 +194,7 @@ class Fallback(Located, frozen=True, kw_only=True, tag_field="event", tag="fallb
     isolates: bool = False  # ``torch.compile`` can set a limit for it alone
     fullgraph: bool = False  # PyTorch raises at the limit
     anew: bool = False
+    parameter: str | None = None
 
 
 class Spill(Struct, frozen=True, kw_only=True, tag_field="event", tag="spill"):

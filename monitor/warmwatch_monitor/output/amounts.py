@@ -213,7 +213,7 @@ def broken_at(called: str | None, eager: str | None) -> str:
 
 def plain_reason(target: CompileTarget) -> str | None:
     """Why it is recompiled, in plain words; ``None`` if there are none."""
-    return plain(target.reason, target.category, target.of_class)
+    return plain(target.reason, target.category, target.of_class, target.parameter)
 
 
 def reason(target: CompileTarget, longest: int = REASON_LIMIT) -> str:

@@ -263,6 +263,16 @@ def relation(*, cured: bool) -> None:
         outside(x(*size))
 
 
+def grown_layer(*, cured: bool) -> None:
+    settings = ("force_parameter_static_shapes", "force_nn_module_property_static_shapes")
+    with torch._dynamo.config.patch(dict.fromkeys(settings, not cured)):
+        layer = torch.nn.Linear(4, 4, bias=False)
+        step = compiled(layer)
+        for width in range(4, 9):
+            layer.weight = torch.nn.Parameter(x(width, 4))
+            step(x())
+
+
 def schedule(*, cured: bool) -> None:
     weight = torch.nn.Linear(4, 1)
     optimizer = torch.optim.AdamW(weight.parameters(), lr=torch.tensor(1e-3))
@@ -339,6 +349,7 @@ CURES: list[tuple[Program, str, str, int]] = [
     (closure, "`window` in the closure of `mask_mod` is no longer 3.5", "as a tensor", 0),
     (new_class, "`self` is of another type than `Net`", "Define the class once", 0),
     (new_model, "first compilation of another `Net`", "torch._dynamo.reset() between trials", 0),
+    (grown_layer, "weight`: dim 0 went from 4 to 5", "force_nn_module_property_static_shapes", 1),
     (schedule, "['betas']", "cycle_momentum=False", 0),
 ]
 

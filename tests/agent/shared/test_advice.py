@@ -58,7 +58,8 @@ ARGUMENT = PARAMETER.replace("self._parameters['weight']", "p")
         (PARAMETER.replace("parameters", "buffers"), None, "force_parameter_static_shapes"),
         (ARGUMENT, None, "force_parameter_static_shapes"),
         (f"{ARGUMENT}\n{ARGUMENT.replace('4', '5')}", None, "force_parameter_static_shapes"),
-        (ARGUMENT, False, "and leave dynamic=False out"),
+        (PARAMETER, False, "and leave dynamic=False out"),
+        (ARGUMENT, False, "Leave dynamic=False out, and set"),
     ],
 )
 def test_the_advice_for_a_size_follows_from_its_guard(

@@ -114,9 +114,14 @@ def test_a_condition_is_a_series_of_its_own(condition: str) -> None:
     ("variants", "why", "remedy"),
     [
         (12, "12 modules of its class", "recompile_limit to 12 or more"),
+        (
+            300,  # all entries of a function have a limit, too
+            "300 modules of its class",
+            "recompile_limit and accumulated_recompile_limit to 300 or more.",
+        ),
         (1, "modules of its class", "for example to 16, until none is refused"),
     ],
-    ids=["of one model", "in no common model"],
+    ids=["of one model", "above both limits", "in no common model"],
 )
 def test_the_limit_that_modules_need_is_named_only_if_it_is_known(
     variants: int, why: str, remedy: str
@@ -127,6 +132,7 @@ def test_the_limit_that_modules_need_is_named_only_if_it_is_known(
         step=0,
         name="forward",
         limit=8,
+        setting="recompile_limit",
         category="new_instance",
         reason="0/7: self.key == '...'",
         variants=variants,

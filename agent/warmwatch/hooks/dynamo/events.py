@@ -409,6 +409,7 @@ _latest: Bounded[int, tuple[Any, dict[str, Any]]] = Bounded(MOST_THREADS)
 _PLACE = ("name", "file", "line")  # PyTorch's own name is that of the code object
 _CIRCUMSTANCES = (*_PLACE, "caller", "dynamic", "again", "class", "anew")
 _TARGET = (*_PLACE, "code", "caller")
+_OF_REASON = ("last_batch", "parameter")
 
 
 class Compiling:
@@ -443,9 +444,13 @@ class Compiling:
         """
         return self._targets.get(compile_id, {}).get("code")
 
-    def recompile(self, thread: int, why: dict[str, Any]) -> None:
-        """``thread`` compiles something again now, for ``why``."""
-        self._reasons[thread] = why
+    def recompile(
+        self, thread: int, reason: str, category: str, where: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """``thread`` compiles something again now. Returns why: also what of ``where`` says so."""
+        of_reason = {key: where[key] for key in _OF_REASON if key in where}
+        self._reasons[thread] = why = {"reason": reason, "category": category, **of_reason}
+        return why
 
     def refused(self, thread: int) -> dict[str, Any]:
         """Why ``thread`` cannot use what is compiled, at the recompile limit: ``reason``,

@@ -15,15 +15,17 @@ Each reason has a category of a closed list, by the guard in its first line.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from warmwatch._guard import quietly
 from warmwatch.hooks.dynamo.guard_tree import Reader
 from warmwatch.hooks.dynamo.instances import INSTANCES, owners
+from warmwatch.hooks.dynamo.variants import tensors_in
 from warmwatch.hooks.last_batch import ragged_last_batch
 from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up, untraced
 from warmwatch.hooks.redaction import guard
@@ -50,11 +52,14 @@ def install(listener: Listener) -> Installed:
     def report_recompile(reasons: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         frame = args[1] if len(args) > 1 else kwargs.get("frame")
         cached = args[0] if args else next(iter(kwargs.values()), None)
-        reason, is_instance = cause_first(reasons, _entries(cached), frame)
-        if reason:
-            category = NEW_INSTANCE if is_instance else category_of(reason)
-            reason = _named_cells(reason, getattr(frame, "f_locals", {}))
-            listener.recompile(reason, category, {**_where(frame), **_last_batch(reason, category)})
+        cause = cause_first(reasons, _entries(cached), frame)
+        if reason := cause.text:
+            category = NEW_INSTANCE if cause.is_instance else category_of(reason)
+            values = getattr(frame, "f_locals", {})
+            reason = _named_cells(reason, values)
+            where = {**_where(frame), **_last_batch(reason, category)}
+            changed = {name: values[name] for name in cause.rejected if name in values}
+            listener.recompile(reason, category, {**where, **_parameter(reason, category, changed)})
 
     def reasons_of(*args: Any, **kwargs: Any) -> Any:
         reasons = original(*args, **kwargs)
@@ -102,6 +107,28 @@ def _last_batch(reason: str, category: str) -> dict[str, Any]:
     if match is None or value is None or {int(match[1]), int(match[2])} != set(value):
         return {}
     return {"last_batch": list(value)}
+
+
+_SIZE = re.compile(r"size mismatch at index \d+\. expected \d+, actual (\d+)\s*$")
+
+
+def _parameter(reason: str, category: str, changed: Mapping[str, Any]) -> dict[str, Any]:
+    """``parameter``: the argument that keeps the size that changed static: a parameter that has
+    that size, too, and had another one.
+
+    ``changed``: the local variables that the entry rejects.
+    """
+    match = _SIZE.search(reason.partition("\n")[0]) if category == "shape" else None
+    torch = sys.modules["torch"]
+    if match is None or not torch._dynamo.config.force_parameter_static_shapes:
+        return {}
+    kind, size = torch.nn.Parameter, int(match[1])
+    # a subclass is not static; no code of a tensor subclass, nor of a mode, of the program
+    with torch._C.DisableTorchFunction():
+        pairs = tensors_in(changed, torch.Tensor)
+        names = (name for name, value in pairs if type(value) is kind and size in value.shape)
+        name = next(names, None)
+    return {"parameter": name} if name else {}
 
 
 def _entries(cached: Any) -> dict[str, Any]:
@@ -166,7 +193,7 @@ _MOST_ENTRIES = 64  # that are compared
 
 def most_specific_first(reasons: list[str]) -> str:
     """Reasons, one for each compiled entry that did not fit; the most specific one first."""
-    return cause_first(reasons, {}, None)[0]
+    return cause_first(reasons, {}, None).text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,8 +229,18 @@ class _Failed:
         return any(re.search(rf"(?<![\w.]){re.escape(name)}\b", first) for name in names)
 
 
-def cause_first(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> tuple[str, bool]:
-    """All reasons, that of the cause first; and whether it is the first compilation of an instance.
+class _Cause(NamedTuple):
+    """``text``: all reasons, that of the cause first. ``is_instance``: it is the first compilation
+    of an instance. ``rejected``: the variables that the entry of the cause rejects, if known.
+    """
+
+    text: str
+    is_instance: bool = False
+    rejected: frozenset[str] = frozenset()
+
+
+def cause_first(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> _Cause:
+    """The cause among the reasons.
 
     PyTorch's text stays unchanged: some reasons have several lines, with the user's stack.
     """
@@ -213,7 +250,7 @@ def cause_first(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) 
         names = frozenset[str]().union(*(item.of_other or () for item in failed))
         failed.sort(key=lambda value: not value.about(names))
         is_instance = any(remedy_of(guard_of(item.text)) != CLASS_OF_CALL for item in failed)
-        return "\n".join(item.text for item in failed[:_ENOUGH]), is_instance
+        return _Cause("\n".join(item.text for item in failed[:_ENOUGH]), is_instance)
     groups = [item.rejected for item in fitting if item.rejected and not item.of_mode]
     # called for one parameter after another: an entry of this one may be among the freed ones
     is_freed = any(_FREED in item.text for item in fitting)
@@ -227,7 +264,8 @@ def cause_first(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) 
         ),
     )
     others = [item for item in failed if item.excluded]
-    return "\n".join(item.text for item in [*nearest, *others][:_ENOUGH]), False
+    text = "\n".join(item.text for item in [*nearest, *others][:_ENOUGH])
+    return _Cause(text, rejected=nearest[0].rejected or frozenset())
 
 
 def _failed(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> list[_Failed]:

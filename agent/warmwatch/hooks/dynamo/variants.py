@@ -44,10 +44,10 @@ def refused_call(code: CodeType | None, values: Any) -> dict[str, Any]:
 
 def _refused(torch: Any, code: CodeType, values: Mapping[str, Any]) -> dict[str, Any]:
     arguments = {name: values.get(name) for name in code.co_varnames[: code.co_argcount]}
-    tensors = {name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)}
+    tensors = dict(islice(tensors_in(arguments, torch.Tensor), _MOST))
     fields: dict[str, Any] = {}
-    if tensors:
-        item = islice(tensors.items(), _MOST_INPUTS)
+    if sized := {name: value for name, value in tensors.items() if value.dim()} or tensors:
+        item = islice(sized.items(), _MOST_INPUTS)
         fields["inputs"] = ", ".join(f"`{name}` {_sizes(value)}" for name, value in item)
     module = next(iter(arguments.values()), None)
     if isinstance(module, torch.nn.Module):
@@ -55,6 +55,21 @@ def _refused(torch: Any, code: CodeType, values: Mapping[str, Any]) -> dict[str,
         return {**fields, "variants": count, "variants_of": "modules"} if count else fields
     count = _parameter_shapes(list(tensors.values()), torch.optim.Optimizer)
     return {**fields, "variants": count, "variants_of": "parameters"} if count else fields
+
+
+def tensors_in(values: Mapping[str, Any], kind: type) -> Iterator[tuple[str, Any]]:
+    """The tensors among ``values`` and in the lists, tuples and dicts among them, with the names
+    that PyTorch's guards have for them. The keys of a dict may be texts of the user.
+    """
+    for name, value in values.items():
+        if type(value) in (list, tuple):
+            items = [(f"{name}[{at}]", item) for at, item in enumerate(value[:_MOST])]
+        elif type(value) is dict:
+            items = [(f"{name}['...']", item) for item in islice(value.values(), _MOST)]
+        else:
+            items = [(name, value)]
+        # `isinstance` would run code of the program: its `__class__`
+        yield from ((path, item) for path, item in items if issubclass(type(item), kind))
 
 
 def _sizes(tensor: Any) -> str:

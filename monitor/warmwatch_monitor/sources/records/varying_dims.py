@@ -89,6 +89,8 @@ class Varying:
         """Add a compilation: a recompile for a size or a number, or its backward."""
         if made.at_limit and made.category != _OF_NUMBERS:
             return  # nothing was compiled for that size
+        if made.parameter:
+            return  # padding a parameter helps nobody
         key = self._by_id.get(made.id) if made.id else None
         if made.kind == "backward":
             if key is not None and made.seconds:

@@ -15,6 +15,8 @@ from warmwatch_monitor.output.amounts import size
 from warmwatch_monitor.output.summary import Words, begin
 
 _ATTRIBUTE = r"self\.(?P<name>[\w.]{1,80}) == "
+# PyTorch's default for all compilations of one function, and the prefix of that setting's name
+_OF_ALL, _ALL = 256, "accumulated_"
 _NUMBERS = "python_value"  # may count up: seen once, it cannot be told from a set of values
 
 
@@ -43,7 +45,8 @@ def _of_cause(cause: str, total: int, figures: Figures) -> Words:
     text = words(cause, name, f"{since}{others}", first.limit, fullgraph=first.fullgraph)
     if cause != LIMIT:
         return Words(text, what)
-    such = f", such as {first.inputs}" if first.inputs and not first.variants else ""
+    sizes = first.inputs if first.category == "shape" and not first.variants else ""
+    such = f", such as {sizes}" if sizes else ""
     why = _why(first, figures)
     return Words(f"{text}{such}{f'; {why}' if why else ''}", what)
 
@@ -61,7 +64,7 @@ def _why(fallback: Fallback, figures: Figures) -> str:
         return f"the main thread's limit is {fallback.main_limit}"
     variants = _variants(fallback)
     if variants and fallback.variants_of == "parameters":
-        return f"the optimizer calls it with {counted(variants, 'kind')} of parameters"
+        return f"the optimizer has {counted(variants, 'kind')} of parameters"
     if fallback.category == NEW_INSTANCE and fallback.anew:
         return "its model was made anew"
     if fallback.category == NEW_INSTANCE:
@@ -118,13 +121,17 @@ def _remedy(cause: str, figures: Figures) -> str | None:
         return MADE_ANEW
     variants = _variants(fallback)
     if variants and (fallback.category == NEW_INSTANCE or fallback.variants_of == "parameters"):
+        if variants > _OF_ALL and fallback.setting and not fallback.setting.startswith(_ALL):
+            name = f"{name} and {_ALL}{fallback.setting}"
         return (
             f"They are the same in every step: set {name} to {variants} or more"
-            f"{_own(fallback, variants)}."
+            f"{_own(fallback, variants)}.{_of_parameter(fallback)}"
         )
     instead = _instead(fallback)
     if fallback.in_a_row >= REPEATED_STEPS:
         return f"{instead} A higher {name} only delays it."
+    if fallback.parameter:
+        return f"Raise {name} to the number of its sizes.{_of_parameter(fallback)}"
     doubled = 2 * (fallback.limit or 8)
     if _within_a_step(fallback, figures):
         return (
@@ -139,9 +146,14 @@ def _remedy(cause: str, figures: Figures) -> str | None:
 
 
 def _own(fallback: Fallback, limit: int) -> str:
-    if not fallback.isolates:
+    if not fallback.isolates or limit > _OF_ALL:
         return ""
     return f", or call torch.compile(..., recompile_limit={limit}, isolate_recompiles=True)"
+
+
+def _of_parameter(fallback: Fallback) -> str:
+    instead = _instead(fallback) if fallback.parameter else ""
+    return f" Or {instead[0].lower()}{instead[1:]}" if instead else ""
 
 
 def _instead(fallback: Fallback) -> str:
