@@ -216,13 +216,17 @@ def test_the_rank_that_failed_first_is_named_and_those_that_failed_of_it_after_i
 
     def raised(rank: int, seconds_ago: float, exception: str) -> RankView:
         slot = b.as_rank(b.ended("failed", TRAINED, seconds_ago), rank, 3)
-        return b.view(slot, alive=False, journal={"exception": exception})
+        where = Place(name="s", file="t.py", line=9) if exception == "ValueError" else None
+        return b.view(slot, alive=False, journal={"exception": exception, "raised": where})
 
     def segfault(rank: int, seconds_ago: float) -> RankView:
         return killed(11, base=b.as_rank(TRAINED, rank, 3), gone=seconds_ago)
 
     closed, missing = raised(0, 3, "RuntimeError"), lost(base=b.as_rank(TRAINED, 2, 3))
-    of_one = summary(b.snapshot(closed, raised(1, 20, "ValueError"), missing))
+    snapshot = b.snapshot(closed, raised(1, 20, "ValueError"), missing)
+    texts = [clause["text"] for clause in status(snapshot)["runs"][0]["clauses"]]
+    assert "rank 1 raised in `s` (t.py:9)" in texts
+    of_one = summary(snapshot)
     assert of_one == (
         "gpt2: failed after 12 steps: ValueError, rank 1 of 3; rank 0 failed: RuntimeError; "
         "rank 2 is lost"

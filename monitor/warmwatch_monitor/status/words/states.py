@@ -475,7 +475,9 @@ def _failed(view: RankView) -> StateText:
         head, at = _after(title, life.exception, ": "), life.raised
         if at is None:
             return (head,)
-        return head, Clause(f"raised in {place(at.name, at.file, at.line)}", Kind.REASON)
+        # after the clauses on other ranks
+        by = f"rank {view.rank} " if (view.figures.who.world_size or 1) > 1 else ""
+        return head, Clause(f"{by}raised in {place(at.name, at.file, at.line)}", Kind.REASON)
     if life.exit_code is None and life.signal:
         return (_killed(view, f"killed by {life.signal}{_memory(view)}"),)
     how = "an uncaught exception" if life.exit_code is None else f"exit code {life.exit_code}"
