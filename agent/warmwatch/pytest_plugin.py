@@ -100,8 +100,7 @@ class compiles:  # noqa: N801 - a context manager that is called as a function
     def _now(self, name: str) -> int:
         if self._open:
             self._counter.update()
-        count: int = getattr(self._compiled, name)
-        return count
+        return self._compiled.counts[name]
 
     def _close(self) -> str | None:
         """Stop counting; the message if a limit was violated, else ``None``."""

@@ -80,13 +80,13 @@ def run(code: str, counted: str, torch: Any, folder: Path) -> tuple[int, list[Ca
     try:
         exec(compile(warm_up, script, "exec"), names)
         counter.update()
-        before = getattr(compiled, counted)
+        before = compiled.counts[counted]
         rest = "\n" * code.removesuffix(rest).count("\n") + rest
         exec(compile(rest, script, "exec"), names)
     finally:
         counter.remove(compiled)
     assert compiled.troubles == []
-    return getattr(compiled, counted) - before, compiled.seen["recompiles"]
+    return compiled.counts[counted] - before, compiled.seen["recompiles"]
 
 
 @pytest.mark.parametrize("remedy", remedies(), ids=lambda remedy: remedy.name)

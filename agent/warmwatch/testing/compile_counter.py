@@ -182,8 +182,7 @@ class CompileCounter(Listener):
                 for text, place in breaks
             ]
             for compilation in self._counting:
-                compilation.graphs += graphs
-                compilation.breaks += len(causes)
+                compilation.counts.update(graphs=graphs, breaks=len(causes))
                 compilation.seen["breaks"] += causes
 
 

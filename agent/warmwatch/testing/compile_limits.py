@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,20 +69,15 @@ class Compiled:
     """What was compiled so far.
 
     Attributes:
-        graphs: number of graphs, as Dynamo counts them.
-        breaks, recompiles, fallbacks, failures: their numbers.
-        seen: place and reason of each, by the names above.
+        counts: the numbers, by NAMES; graphs as Dynamo counts them.
+        seen: place and reason of each, by NAMES.
         limited: the function of each fallback.
         disabled: what disabled compilation at the end; empty if it was enabled.
         armed: Dynamo was imported.
         troubles: why counts may be wrong, one sentence each.
     """
 
-    graphs: int = 0
-    breaks: int = 0
-    recompiles: int = 0
-    fallbacks: int = 0
-    failures: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
     seen: dict[str, list[Cause]] = field(default_factory=lambda: {name: [] for name in NAMES})
     limited: set[tuple[Any, ...]] = field(default_factory=set)
     disabled: str = ""
@@ -89,11 +85,11 @@ class Compiled:
     troubles: list[str] = field(default_factory=list)
 
     def count(self, what: str, cause: Cause) -> None:
-        setattr(self, what, getattr(self, what) + 1)
+        self.counts[what] += 1
         self.seen[what].append(cause)
 
     def __str__(self) -> str:
-        return ", ".join(_counted(name, getattr(self, name)) for name in NAMES)
+        return ", ".join(_counted(name, self.counts[name]) for name in NAMES)
 
 
 def checked(limits: Mapping[str, object]) -> dict[str, Allowed]:
@@ -125,7 +121,7 @@ def complaint(compiled: Compiled, limits: dict[str, Allowed]) -> str | None:
         lines = [f"  {why}"]
     for name, limit in limits.items():
         least, most = limit if isinstance(limit, tuple) else (limit, limit)
-        count = getattr(compiled, name)
+        count = compiled.counts[name]
         if least <= count <= most:
             continue
         expected = f"{least}" if least == most else f"{least} to {most}"
@@ -138,8 +134,7 @@ def complaint(compiled: Compiled, limits: dict[str, Allowed]) -> str | None:
 
 def _why_nothing(compiled: Compiled, limits: dict[str, Allowed]) -> str | None:
     """Why nothing could compile. A limit of 0 recompiles proves nothing then: fail."""
-    counted = any(getattr(compiled, name) for name in NAMES)
-    if counted or not limits or limits.get("graphs") == 0:
+    if any(compiled.counts.values()) or not limits or limits.get("graphs") == 0:
         return None
     if not compiled.armed:
         return "nothing could compile: torch._dynamo was not imported (torch.compile imports it)"
