@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import warmwatch
 from warmwatch.frameworks._reporting import Phases, guarded, suggest
+from warmwatch.lifecycle import api
 
 _UNNAMED = (None, "", "lightning_logs")  # default names of loggers
 # Loggers with the same name in every rank; others get it from a server, in the first rank only.
@@ -17,7 +17,7 @@ class Hooks:
 
     def __init__(self) -> None:
         super().__init__()
-        warmwatch.attach()
+        api.attach()
         self._phases = Phases()
         self._step = 0
 
@@ -34,7 +34,7 @@ class Hooks:
             return
         self._step = trainer.global_step
         if next(callback for callback in trainer.callbacks if isinstance(callback, Hooks)) is self:
-            warmwatch.step()
+            api.step()
 
     @guarded
     def on_validation_start(self, *_: Any) -> None:
@@ -66,7 +66,7 @@ class FabricHooks:
     """Hooks of ``fabric.call("on_validation_start")`` etc.; optimizers mark the steps."""
 
     def __init__(self) -> None:
-        warmwatch.attach()
+        api.attach()
         self._phases = Phases()
 
     @guarded

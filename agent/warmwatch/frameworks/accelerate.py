@@ -8,8 +8,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-import warmwatch
 from warmwatch.frameworks._reporting import guarded, suggest
+from warmwatch.lifecycle import api
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -20,7 +20,7 @@ _OURS = "_warmwatch_reports"
 
 def watch(accelerator: Accelerator) -> None:
     """Attach, name the run after the trackers' project, and report saves."""
-    warmwatch.attach()
+    api.attach()
     _wrap(accelerator)
 
 
@@ -29,7 +29,7 @@ def _wrap(accelerator: Any) -> None:
     for name in _SAVES:
         present = getattr(accelerator, name)
         if not hasattr(present, _OURS):  # else it is watched already
-            reporting = warmwatch.saving()(present)
+            reporting = api.saving()(present)
             setattr(reporting, _OURS, True)
             setattr(accelerator, name, reporting)
     init_trackers = accelerator.init_trackers

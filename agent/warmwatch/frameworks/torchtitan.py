@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import warmwatch
 from warmwatch.frameworks._reporting import (
     Phases,
     guarded,
@@ -18,6 +17,7 @@ from warmwatch.frameworks._reporting import (
     mark_steps_by_hand,
     suggest,
 )
+from warmwatch.lifecycle import api
 from warmwatch.shared.run_name import launcher_run
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _KEY = "_warmwatch"
 
 def watch(trainer: Trainer) -> None:
     """Attach, and report the trainer's steps, tokens, validations and saves."""
-    warmwatch.attach()
+    api.attach()
     _wrap(trainer)
 
 
@@ -61,7 +61,7 @@ def _wrap(trainer: Any) -> None:
         suggest(run=f"{spec.name}_{spec.flavor}")
     trainer.checkpointer.save = _saving(trainer.checkpointer)
     if (validator := getattr(trainer, "validator", None)) is not None:
-        validator.validate = warmwatch.evaluating()(validator.validate)
+        validator.validate = api.evaluating()(validator.validate)
 
 
 def _stepping(trainer: Any, train_step: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,7 +72,7 @@ def _stepping(trainer: Any, train_step: Callable[..., Any]) -> Callable[..., Any
         before = getattr(trainer, "ntokens_seen", 0)
         result = train_step(*args, **kwargs)
         _suggest_work(trainer, before)
-        warmwatch.step()
+        api.step()
         return result
 
     return stepping

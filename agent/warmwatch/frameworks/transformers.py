@@ -9,8 +9,8 @@ from typing import Any
 
 from transformers import trainer_callback
 
-import warmwatch
 from warmwatch.frameworks._reporting import Phases, guarded, is_attached, suggest
+from warmwatch.lifecycle import api
 
 # trainer state (by id) and global step that was marked last: of two callbacks only one marks it
 _marked: tuple[int, int] | None = None
@@ -20,7 +20,7 @@ class WarmwatchCallback(trainer_callback.TrainerCallback):
     """Attaches, and reports the ``Trainer``'s steps, evaluations, saves and tokens."""
 
     def __init__(self) -> None:
-        warmwatch.attach()
+        api.attach()
         self._phases = Phases()
         self._tokens = 0
 
@@ -42,7 +42,7 @@ class WarmwatchCallback(trainer_callback.TrainerCallback):
         if _marked != step:
             _marked = step
             self._suggest_tokens(args, state)
-            warmwatch.step()
+            api.step()
         self._begin(control)
 
     @guarded

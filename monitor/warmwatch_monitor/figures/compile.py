@@ -73,6 +73,33 @@ class Located(Struct, frozen=True, kw_only=True):
         return self.name, self.file, self.line
 
 
+class CompileTarget(Located, frozen=True, kw_only=True):
+    """A function that is compiled, and why."""
+
+    kind: str | None = None
+    """Such as `forward`; null as long as it is unknown."""
+    reason: str | None = None
+    """Why it is recompiled, in PyTorch's words; null for a first compilation."""
+    category: str | None = None
+    """Category of the reason, such as `shape`."""
+    caller: Caller = None
+    dynamic: bool | None = None
+    """Whether all sizes are dynamic, or none; null: those that have changed."""
+    of_class: str | None = field(default=None, name="class")
+    """Class of the module or optimizer that it runs for."""
+    last_batch: tuple[Count, Count] | None = None
+    """The size of the last batch of an epoch and the usual one; null unless that is what changed.
+    """
+    parameter: str | None = None
+    """An argument that is a parameter, or holds one, whose size changed with that of the reason."""
+    anew: bool = False
+    """Whether it is for a new instance of a class, and an earlier one is gone."""
+    again: bool = False
+    """Whether it had been compiled before, and PyTorch dropped the result: it is no recompile."""
+    exported: bool = False
+    """Whether PyTorch dropped it for a strict `torch.export`."""
+
+
 class FunctionTotals(Located, frozen=True, kw_only=True):
     """Totals over all compilations of one function, backwards included."""
 

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from warmwatch_monitor.figures.compile import (
     Compile,
     CompileLimit,
+    CompileTarget,
     CompileWorkers,
     CompilingWorkers,
 )
@@ -30,7 +31,7 @@ from warmwatch_monitor.figures.training import (
     WorldSize,
 )
 from warmwatch_monitor.figures.units import Epoch, Seconds
-from warmwatch_monitor.model.journal import Compilation, CompileTarget
+from warmwatch_monitor.model.journal import Compilation
 from warmwatch_monitor.model.records import Death, Journaled, Outside
 from warmwatch_monitor.model.steps import Steps, Warmups, Worth
 

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from warmwatch_monitor.model.journal import CompileTarget, Wrapping
+from warmwatch_monitor.figures.compile import CompileTarget
+from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.records import Death, Outside
 
 FARTHEST = 2**37  # seconds: every calendar can show this date

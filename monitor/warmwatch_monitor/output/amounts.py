@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from warmwatch.shared.phrases import duration, one_line, place, took
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.states import ENDED_STATES
-from warmwatch_monitor.figures.compile import Located
+from warmwatch_monitor.figures.compile import CompileTarget, Located
 from warmwatch_monitor.figures.rank import LimitedBy, Slower, SlowerPeriod
-
-if TYPE_CHECKING:
-    from warmwatch_monitor.model.journal import CompileTarget
 
 T = TypeVar("T")
 

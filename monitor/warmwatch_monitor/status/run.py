@@ -10,6 +10,7 @@ from msgspec import structs
 
 from warmwatch.shared.advice import advice_for
 from warmwatch.shared.breaks import break_remedy, expected_break, plain_break
+from warmwatch_monitor.figures.compile import CompileTarget
 from warmwatch_monitor.figures.machine import Process
 from warmwatch_monitor.figures.training import COUNTED, Warmup
 from warmwatch_monitor.figures.units import copied, total
@@ -33,7 +34,7 @@ from warmwatch_monitor.model import (
     families,
     spread,
 )
-from warmwatch_monitor.model.journal import CompileTarget, GraphBreak
+from warmwatch_monitor.model.journal import GraphBreak
 from warmwatch_monitor.output.amounts import label, plain_reason
 from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from warmwatch.shared.phrases import counted, took
 from warmwatch.shared.values import STRICT_EXPORT
-from warmwatch_monitor.model import CacheBypass, CompileTarget, Figures
+from warmwatch_monitor.figures.compile import CompileTarget
+from warmwatch_monitor.model import CacheBypass, Figures
 from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.status.schema.compile import Inefficiency
 

@@ -8,9 +8,9 @@ from warmwatch.shared.advice import MADE_ANEW, advice_for
 from warmwatch.shared.phrases import called_from, duration, place
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS
+from warmwatch_monitor.figures.compile import CompileTarget
 from warmwatch_monitor.figures.units import total
 from warmwatch_monitor.model import Compilation, Figures
-from warmwatch_monitor.model.journal import CompileTarget
 from warmwatch_monitor.output.amounts import own_words, reason
 from warmwatch_monitor.output.summary import Words, begin
 from warmwatch_monitor.status.words.caching import dropped, remedy_of_dropped
