@@ -122,7 +122,7 @@ def test_what_is_stored_of_threads_and_frames_is_bounded() -> None:
     rank, compiling = Rank(), Compiling()
     for thread in range(20_000):
         compiling.begun(thread, {"id": f"{thread}/0", "code": str(thread)})
-        compiling.recompile(thread, {"reason": "x", "category": "shape"})
+        compiling.recompile(thread, "x", "shape", {})
     for name in range(20_000):
         rank.ledger.fallback({"id": f"{name}/8", "name": str(name), "file": "a.py", "line": 1})
     tables = [*vars(compiling).values(), rank.ledger._compilations._at_limit]

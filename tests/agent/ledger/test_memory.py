@@ -29,7 +29,7 @@ def _compile(rank: Rank, number: int) -> None:
     compile_id = f"{number}/0"
     ledger.begin("dynamo", {"id": compile_id, "code": digest, **where})
     ledger._compiling.begun(number, {"id": compile_id, "code": digest})  # ends without a record
-    ledger._compiling.recompile(number, {"reason": str(number), "category": "shape"})
+    ledger._compiling.recompile(number, str(number), "shape", {})
     ledger.graph_counted(number, [f"operation {number}"])
     ledger.progress("kernels", 0, 3)
     rank.pytorch.numbers = {"graph_breaks": number}

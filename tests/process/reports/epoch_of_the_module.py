@@ -7,10 +7,12 @@ SOURCE = "Lightning-AI/pytorch-lightning#17933"
 EXPECT = {
     "category": "python_value",
     "names": ["self.current_epoch"],
-    "remedy": ["pass it as a tensor"],
+    "remedy": ["allow_unspec_int_on_nn_module"],
     "recompiles": 4,
-    "cured": 0,
+    "cured": 1,
 }
+
+torch._dynamo.config.allow_unspec_int_on_nn_module = CURED
 
 
 class Module(torch.nn.Module):
@@ -25,7 +27,7 @@ class Module(torch.nn.Module):
 model = Module()
 compiled = torch.compile(model, backend="eager")
 for epoch in range(5):
-    model.current_epoch = torch.tensor(epoch) if CURED else epoch
+    model.current_epoch = epoch
     for _ in range(3):
         compiled(torch.ones(2, 4)).sum().backward()
         optimizer.step()
