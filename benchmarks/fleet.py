@@ -71,7 +71,9 @@ APPENDED = "prometheus_tsdb_head_samples_appended_total"
 MISSED = "prometheus_rule_group_iterations_missed_total"
 _SAMPLE = re.compile(r"^(\w+)\{?(.*?)\}? (\S+)$")
 # what an alert counts does not grow, or 9,000 alerts would fire
-_GROWS = re.compile(r"(?<!errors)(?<!after_warm)_(total|sum|count|bucket|timestamp_seconds)$")
+_GROWS = re.compile(
+    r"(?<!errors)(?<!after_warm)(?<!fallbacks)_(total|sum|count|bucket|timestamp_seconds)$"
+)
 
 
 def measure() -> Iterator[Figure]:
