@@ -25,9 +25,15 @@ def steps(count: int, loss_of: Callable[[int], Any]) -> None:
 def counts() -> dict[str, int]:
     from torch._dynamo.utils import counters, get_compilation_metrics
 
-    recompiled = [one for one in get_compilation_metrics() if one.recompile_reason]
     return {
-        "recompiles": len(recompiled),
+        "recompiles": sum(map(_is_recompile, get_compilation_metrics())),
         "breaks": sum(counters["graph_break"].values()),
         "graphs": counters["stats"]["unique_graphs"],
     }
+
+
+def _is_recompile(compilation: Any) -> bool:
+    if hasattr(compilation, "recompile_reason"):
+        return bool(compilation.recompile_reason)
+    number = str(compilation.compile_id).rpartition("/")[2]  # 2.6 records no reason
+    return bool(compilation.co_name) and not number.startswith("0")
