@@ -130,13 +130,11 @@ def _remedy(cause: str, figures: Figures) -> str | None:
     instead = _instead(fallback)
     if fallback.in_a_row >= REPEATED_STEPS:
         return f"{instead} A higher {name} only delays it."
-    if fallback.parameter:
-        return f"Raise {name} to the number of its sizes.{_of_parameter(fallback)}"
     doubled = 2 * (fallback.limit or 8)
     if _within_a_step(fallback, figures):
         return (
             f"They come back in every step: raise {name}, for example to {doubled}, until none is "
-            f"refused{_own(fallback, doubled)}."
+            f"refused{_own(fallback, doubled)}.{_of_parameter(fallback)}"
         )
     return (
         f"If these inputs come back, raise {name}, for example to "
