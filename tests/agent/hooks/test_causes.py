@@ -241,6 +241,35 @@ def test_a_class_that_is_made_at_each_call_is_no_new_instance(
     assert str(recorded.remedy).startswith("Define the class once, outside of functions and loops")
 
 
+class Critic(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.l, self.noise = torch.nn.Linear(8, 1), 0.5
+
+    def forward(self, x: Any) -> Any:
+        return self.l(x) * self.noise
+
+
+@pytest.mark.parametrize(
+    ("rows", "noise", "cause"),
+    [
+        (8, 0.25, ("python_value", "`self.noise` is no longer 0.5")),
+        (5, 0.5, ("shape", BATCH)),
+    ],
+)
+def test_a_way_that_comes_back_is_no_cause_where_something_else_changed(
+    recorded: Recorded, rows: int, noise: float, cause: tuple[str, str]
+) -> None:
+    """A discriminator is called with its generator's output, detached and not."""
+    (critic,) = compiled(Critic())
+    for size, critic.noise in ((8, 0.5), (rows, noise)):
+        for generated in (x(size), x(size).requires_grad_()):
+            critic(generated).sum().backward()
+    (first, _), *changed = recorded.causes
+    assert first == "requires_grad"
+    assert changed == [cause] * 2
+
+
 def test_a_freed_gradient_is_the_cause_and_not_the_shape_of_another_parameter(
     recorded: Recorded,
 ) -> None:

@@ -9,6 +9,10 @@ fewest variables is the nearest: what it rejects has changed. If every entry is 
 nothing has changed: this is the first compilation of a new instance. Unless each is for another
 class: then a function that defines the class makes another one at each call.
 
+Where a model runs in two ways in turn (``requires_grad`` of an input, ``training``), a change makes
+both recompile. The second time, one entry rejects only the way, and another only what changed: the
+cause is what no older entry accepts.
+
 Each reason has a category of a closed list, by the guard in its first line.
 """
 
@@ -18,7 +22,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -189,6 +193,7 @@ _FREED = "Cache line invalidated"
 _OF_PARAMETER = "Guard failed on a parameter"
 _ENOUGH = 8  # reasons; redaction uses no more, and a frame can have thousands of entries
 _MOST_ENTRIES = 64  # that are compared
+_IN_TURN = ("requires_grad", "module_state")  # of two values, both of which come back
 
 
 def most_specific_first(reasons: list[str]) -> str:
@@ -214,6 +219,13 @@ class _Failed:
     @property
     def own(self) -> bool:
         return not self.of_other
+
+    @property
+    def only(self) -> str | None:
+        """The only variable that its guards reject, of an entry for this module and mode."""
+        if self.of_mode or not self.own or self.rejected is None or len(self.rejected) != 1:
+            return None
+        return next(iter(self.rejected))
 
     @property
     def excluded(self) -> bool:
@@ -263,6 +275,9 @@ def cause_first(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) 
             not entry.own,
         ),
     )
+    if category_of(nearest[0].text) in _IN_TURN and nearest[0].only:
+        latest = max(filter(lambda entry: entry.only, nearest), key=partial(_rank, fitting))
+        nearest.sort(key=lambda entry: entry is not latest)
     others = [item for item in failed if item.excluded]
     text = "\n".join(item.text for item in [*nearest, *others][:_ENOUGH])
     return _Cause(text, rejected=nearest[0].rejected or frozenset())
@@ -289,8 +304,23 @@ def _failed(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> l
         most -= not failed.of_mode
         if most == 0:
             break
-        is_found |= failed.own and not failed.of_mode and len(failed.rejected or ()) == 1
+        is_found |= failed.only is not None and category_of(text) not in _IN_TURN
     return faileds
+
+
+def _rank(fitting: Sequence[_Failed], failed: _Failed) -> float:
+    """The place, from the newest entry on, of the oldest one that accepts what ``failed`` rejects,
+    negated; larger if none does, so that its value is the newest."""
+    in_turn = category_of(failed.text) in _IN_TURN
+    accepting = [
+        place
+        for place, entry in enumerate(fitting)
+        if entry.rejected is not None
+        and not entry.of_mode
+        # a size is compared after ``requires_grad`` of the same tensor
+        and (failed.only not in entry.rejected or (in_turn and category_of(entry.text) == "shape"))
+    ]
+    return -max(accepting, default=-1)
 
 
 def _is_farther(failed: _Failed, groups: Sequence[frozenset[str]]) -> bool:
