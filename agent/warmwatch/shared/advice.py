@@ -15,6 +15,7 @@ from typing import Any
 from warmwatch.shared.guard_kinds import (
     ATTRIBUTE,
     ATTRIBUTE_NONE,
+    EACH,
     INTEGER_SETTING,
     OF_TYPE,
     remedy_of,
@@ -34,7 +35,7 @@ ADVICE = {
     ),
     "dtype": "Cast the inputs to one dtype before they reach the compiled function.",
     "requires_grad": (
-        "Set requires_grad of parameters and inputs before the first step and leave it so."
+        f"Set requires_grad of parameters and inputs before the first step and leave it so, {EACH}."
     ),
     "autocast": (
         "Enter autocast with the same dtype and enabled flag around every call of the "

@@ -18,7 +18,7 @@ from warmwatch.shared.guard_text import attribute
 _OWNER = r"[\w.\[\]'\"()]{1,200}?"
 NAME = rf"(?P<name>{_OWNER})"
 _CLASS = r"(?:, type=<class '(?:[\w.<>]*\.)?(?P<type>\w+)'>)?"
-_EACH = "or call the function once in each way during the warm-up"
+EACH = "or call the function once in each way during the warm-up"
 
 # PyTorch names it in the hint of a guard on an integer attribute of a module, which it keeps static
 INTEGER_SETTING = "allow_unspec_int_on_nn_module"
@@ -29,8 +29,8 @@ ATTRIBUTE_NONE = (
     "Keep a value of one type in the attribute (a tensor of zeros instead of None), from before "
     "the first compiled call on."
 )
-_NONE = f"Pass a tensor at every call (a mask of ones instead of None), {_EACH}."
-OF_TYPE = f"Pass values of one type at every call, {_EACH}."
+_NONE = f"Pass a tensor at every call (a mask of ones instead of None), {EACH}."
+OF_TYPE = f"Pass values of one type at every call, {EACH}."
 _SUBMODULE = (
     "Replace submodules (adapters such as LoRA, quantized layers) before the first compiled call."
 )
@@ -70,8 +70,8 @@ _VALUE = (
     "Keep the value that changes the same at every call, or branch on it outside of the compiled "
     "function, with one compiled function for each value."
 )
-_GLOBAL = f"Set it once before the first compiled call and leave it so, {_EACH}."
-_MODE = f"Enter it around every call of the compiled function or around none, {_EACH}."
+_GLOBAL = f"Set it once before the first compiled call and leave it so, {EACH}."
+_MODE = f"Enter it around every call of the compiled function or around none, {EACH}."
 _FUNC = (
     "Compile the transformed function, such as torch.compile(torch.func.vmap(f)), instead of "
     "transforming a compiled one."
@@ -79,8 +79,8 @@ _FUNC = (
 _MARK = "Mark the size before the first call of the compiled function, and at every call alike."
 _BACKEND = "Call torch.compile once, or with the same backend function each time."
 _ADDRESS = "Keep the tensor's memory: write into it with copy_() instead of passing another tensor."
-_DTENSOR = f"Give the DTensor the same mesh and placements at every call, {_EACH}."
-_SUBCLASS = f"Keep the metadata of the tensor subclass the same at every call, {_EACH}."
+_DTENSOR = f"Give the DTensor the same mesh and placements at every call, {EACH}."
+_SUBCLASS = f"Keep the metadata of the tensor subclass the same at every call, {EACH}."
 
 
 class Kind:

@@ -33,7 +33,7 @@ _PARAMETER = r"\._parameters\[['\"](?P<name>\w+)['\"]\]"
 _SIZE = r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
 _COMPARED = r" (?:<=?|>=?|!=) "
 _LINE = r"  # ([\w.<>+@-]+:\d+) in "
-_RANGE = rf"(?P<low>\d+) <= {_SIZE} <= (?P<high>\d+)"
+_RANGE = rf"(?:(?P<low>\d+) <= )?{_SIZE}(?: <= (?P<high>\d+))?"
 # the agent's text for what a Triton kernel is compiled or tuned for
 _KERNEL = (
     r"^(?P<of>(?:dtype|alignment) of )?(?P<name>[\w.\[\]]+): "
@@ -262,9 +262,13 @@ def _outside_range(guard: str, category: str | None) -> str | None:
 
 
 def _range(guard: str) -> str:
-    """`` (17 to 4096)``, or empty if the guard is no range with two ends."""
+    """`` (17 to 4096)``, `` (16 or more)``, `` (up to 64)``, or empty if the guard is no range."""
     match = re.fullmatch(_RANGE, guard)
-    return f" ({match['low']} to {match['high']})" if match else ""
+    if match is None or not (match["low"] or match["high"]):
+        return ""
+    if not match["high"]:
+        return f" ({match['low']} or more)"
+    return f" ({match['low']} to {match['high']})" if match["low"] else f" (up to {match['high']})"
 
 
 def _outside_range_with_size(guard: str, others: list[str]) -> str | None:

@@ -104,7 +104,8 @@ PLAIN = {
     ),
     "0/0: GLOBAL_STATE changed: something_new ": "a global setting of PyTorch changed",
     f"0/1: 2 <= x.size()[0] <= 5  {USER}": "`x`: dim 0 left the compiled range (2 to 5)",
-    f"0/1: 33 <= x.size()[0]  {USER}": "`x`: dim 0 left the compiled range",
+    f"0/1: 33 <= x.size()[0]  {USER}": "`x`: dim 0 left the compiled range (33 or more)",
+    f"0/1: x.size()[0] <= 64  {USER}": "`x`: dim 0 left the compiled range (up to 64)",
     "0/1: 2 <= args[0].size()[0] <= 4096  # return F.linear(input)  # linear.py:134 in forward\n"
     "0/0: tensor 'args[0]' size mismatch at index 0. expected 32, actual 1": (
         "batch size (dim 0 of `args[0]`) is 1, which PyTorch compiles separately"
