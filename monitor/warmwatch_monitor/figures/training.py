@@ -109,6 +109,11 @@ class PublishedSteps(Struct, frozen=True, kw_only=True):
     """When the first step ended; null before it."""
     last: Seconds | None = None
     """Length of the last step."""
+    last_second: Seconds | None = None
+    """Mean length of the clean steps of about the last second, or of the last steps if they are
+    longer: what charts show over time. Null if something compiled in all of them, and from
+    Prometheus.
+    """
     recent: RecentStep = None
     recent_steps: int | None = None
     """Number of steps in `recent`."""

@@ -295,8 +295,8 @@ export class Charts {
     return [values[0], values[Math.floor(values.length / 2)], values[values.length - 1]];
   }
 
-  // a legend entry for each line, with its value at the selected moment, or now; an ended rank has
-  // the table's speed
+  // a legend entry for each line, with its value at the selected moment; without one, a rank has the
+  // speed of the headline and the table: the line shows each second
   #keys(list, template, known, colours, times, show) {
     const at = nearest(times, this.place.at);
     items(list, known.map(([label]) => label), template);
@@ -305,7 +305,7 @@ export class Charts {
       colour(item.querySelector(".dot"), "--dot", colours[index]);
       const rank = this.place.at === null ? this.reported.get(who) : null;
       const whole = ENDED.has(rank?.state); // its line ends at its last step
-      const value = whole ? speed(rank) : standing(column, at);
+      const value = !rank ? standing(column, at) : (whole ? null : this.past.ranks.get(who)?.a_step) ?? speed(rank);
       text(item.querySelector("b"), value === null ? "" : `${show(value)}${whole ? " (whole run)" : ""}`);
     });
   }

@@ -95,6 +95,7 @@ export class Past {
     const series = this.#series(this.ranks, `${one.rank} ${one.run}`, blank, RANK);
     pad(series.steps, length - 1).push(one.steps);
     pad(series.step_seconds, length - 1).push(one.step_seconds);
+    series.a_step = one.a_step_seconds;
     const grown = series.spent === null ? 0 : Math.max(0, one.compile_seconds - series.spent);
     series.spent = one.compile_seconds;
     pad(series.compile_seconds, length - 1).push(Math.min(1, grown));

@@ -15,7 +15,8 @@ far longer. The length of a step is a mean from wait to wait:
   loop no longer waits, and a step is as long as its launch.
 * The waits are part of that length. So they are no gaps (:func:`gaps`).
 
-The detector of slowdowns (``speed``) takes the mean of all clean steps between two polls. Pure.
+The detector of slowdowns (``speed``) takes the mean of all clean steps between two polls, and so do
+charts (:class:`LastSecond`): the last step alone is one of several lengths. Pure.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from warmwatch.shared.record.recent import (
     waits,
 )
 from warmwatch_monitor.model import LongStep
-from warmwatch_monitor.model.steps import median
+from warmwatch_monitor.model.steps import Lengths, median
 
 SLOWER_TIMES = 1.5
 FEW_SHARE = 0.05  # of the steps: such a level may be noise
@@ -147,6 +148,31 @@ def _end_ns(index: int) -> int:
     """The upper bound of a bin; the last one has none, and counts as the one before."""
     end: int = BOUNDS_NS[min(index, len(BOUNDS_NS) - 1)]
     return end
+
+
+class LastSecond(Struct, frozen=True):
+    """The mean clean step between two polls that are about a second apart.
+
+    ``at_ns``: the last step at the later one. ``clean``: all clean steps up to it.
+    ``mean_seconds``: ``None`` if no step between the two was clean.
+    """
+
+    at_ns: int
+    clean: Lengths
+    mean_seconds: float | None
+
+    @classmethod
+    def follow(cls, last: LastSecond | None, slot: Slot, clean: Lengths) -> LastSecond:
+        """``last`` after this poll. Before the second one, the recent speed."""
+        at_ns = slot.steps.last_step_ns
+        if last is None or at_ns < last.at_ns:
+            recent_ns = slot.recent_step_ns
+            return cls(at_ns, clean, recent_ns / 1e9 if recent_ns else None)
+        if at_ns - last.at_ns < _MEASURED_NS:
+            return last
+        count = (clean.count or 0) - (last.clean.count or 0)
+        seconds = (clean.sum_seconds or 0.0) - (last.clean.sum_seconds or 0.0)
+        return cls(at_ns, clean, seconds / count if count > 0 else None)
 
 
 _WINDOW_NS = 20 * 10**9

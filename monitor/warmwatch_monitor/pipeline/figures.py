@@ -47,7 +47,7 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.model.records import Journaled, signal_name
 from warmwatch_monitor.pipeline import slot_figures
-from warmwatch_monitor.pipeline.clean_steps import QueuedSteps, gaps
+from warmwatch_monitor.pipeline.clean_steps import LastSecond, QueuedSteps, gaps
 from warmwatch_monitor.pipeline.slot_figures import by_phase, counted_of, epoch, lengths, seconds
 
 
@@ -341,6 +341,7 @@ class CachedFigures(Struct, frozen=True, kw_only=True):
     worth: Worth
     baseline: EagerSteps | None
     queued: QueuedSteps | None
+    last_second: LastSecond
 
 
 _cached: dict[str, CachedFigures] = {}  # by folder of the record
@@ -371,7 +372,8 @@ def _updated(reading: RecordReading, before: CachedFigures | None) -> CachedFigu
     clean = lengths(slot.clean_bins, slot.clean_sum_ns)
     recent = record.recent_lengths(slot.recent)
     queued = QueuedSteps.follow(before.queued if before else None, slot, recent)
-    steps = slot_figures.steps_of(slot, clean, _touched(slot, same), recent, queued)
+    last_second = LastSecond.follow(before.last_second if before else None, slot, clean)
+    steps = slot_figures.steps_of(slot, clean, _touched(slot, same), recent, queued, last_second)
     log = same.log if same and _log_inputs(reading) == _log_inputs(same.reading) else _log(reading)
     if (varying := _varying(reading)) is not log.varying:
         log = replace(log, varying=varying)
@@ -393,6 +395,7 @@ def _updated(reading: RecordReading, before: CachedFigures | None) -> CachedFigu
         worth=same.worth if same else slot_figures.worth_of(slot),
         baseline=before.baseline if before else slot_figures.baseline_of(slot.identity),
         queued=queued,
+        last_second=last_second,
     )
 
 

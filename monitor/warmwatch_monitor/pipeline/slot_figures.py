@@ -44,7 +44,7 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.model.budgets import GPUS_OF_A_RANK
 from warmwatch_monitor.model.steps import EAGER_CODE
-from warmwatch_monitor.pipeline.clean_steps import QueuedSteps
+from warmwatch_monitor.pipeline.clean_steps import LastSecond, QueuedSteps
 
 
 def lengths(bins: Sequence[int], sum_ns: int) -> Lengths:
@@ -103,6 +103,7 @@ def steps_of(
     touched: Lengths,
     recent: Sequence[int],
     queued: QueuedSteps | None = None,
+    last_second: LastSecond | None = None,
 ) -> Steps:
     """Steps from the hot block and the histograms of step lengths.
 
@@ -131,6 +132,7 @@ def steps_of(
         first=seconds(counts.first_duration_ns),
         before_first_compile_seconds=seconds(counts.before_first_step_ns),
         last=seconds(steps.last_duration_ns),
+        last_second=last_second.mean_seconds if last_second else None,
         recent=seconds(recent_ns) if recent else None,
         recent_steps=len(recent) or None,
         averaged=not (queued or departed) and recent_ns != record.median_ns(recent),

@@ -994,7 +994,7 @@ def test_the_key_of_a_line_shows_its_last_value_during_a_long_step(
         assert page.page.evaluate(STANDS) == [None, 21, 21, 21, None, None]
 
 
-KEY_OF_AN_ENDED_RANK = """async () => {
+KEY_OF_A_RANK = """async () => {
   const { Past } = await import("/page/past.js");
   const { Charts } = await import("/page/charts.js");
   const past = new Past();
@@ -1004,7 +1004,7 @@ KEY_OF_AN_ENDED_RANK = """async () => {
     const rank = { rank: 0, state, slower_periods: [],
       step_seconds: { recent: null, typical: 0.5, median: 0.4 } };
     const sample = { run: "m", rank: 0, state, phase: null, compile_seconds: 0,
-      step_seconds: 7, steps: at };
+      step_seconds: 7, a_step_seconds: 6, steps: at };
     past.add({ at, gpus: [], ranks: [sample] });
     charts.draw(past, place, { runs: [{ run: "m", ranks: [rank] }] });
     return document.querySelector("[data-chart=steps] .keys b").textContent;
@@ -1013,11 +1013,11 @@ KEY_OF_AN_ENDED_RANK = """async () => {
 }"""
 
 
-def test_the_key_of_an_ended_rank_shows_the_same_speed_as_the_table(
+def test_the_key_of_a_line_shows_the_same_speed_as_the_headline_and_the_table(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        assert page.page.evaluate(KEY_OF_AN_ENDED_RANK) == ["7 s", "500 ms (whole run)"]
+        assert page.page.evaluate(KEY_OF_A_RANK) == ["6 s", "500 ms (whole run)"]
 
 
 STEP_IN_THE_TABLE = """async () => {

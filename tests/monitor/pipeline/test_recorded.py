@@ -69,7 +69,12 @@ def test_cached_figures_never_differ_from_newly_computed_ones(
         longer = b.bins(*[SECOND] * steps) if steps else slot.clean_bins
         made.append(reading(replace(slot, steps=moved, clean_bins=longer), **change))
         found.append(view_of(made[-1]).figures)
-    assert found == [computed(one) for one in made]
+    # the last second is that since an earlier poll
+    assert list(map(_of_one_poll, found)) == [_of_one_poll(computed(one)) for one in made]
+
+
+def _of_one_poll(figures: Figures) -> Figures:
+    return replace(figures, steps=replace(figures.steps, last_second=None))
 
 
 def test_no_figure_of_a_removed_record_is_cached() -> None:

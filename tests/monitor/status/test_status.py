@@ -115,6 +115,7 @@ def test_unknown_step_lengths_are_null() -> None:
         "first": None,
         "first_at": None,
         "last": None,
+        "last_second": None,
         "recent": None,
         "recent_steps": None,
         "settled": None,

@@ -27,6 +27,7 @@ class Series(NamedTuple):
         name: of the figure. points: its values. words: formats a value.
         most: the top of the scale if it is known beforehand.
         peaks: whether a column shows the maximum of its points, or their mean.
+        now: the present value, if it is another figure than the last point.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Series(NamedTuple):
     words: Callable[[float], str]
     most: float | None = None
     peaks: bool = False
+    now: float | None = None
 
 
 class Window(NamedTuple):
@@ -56,8 +58,7 @@ def chart(
     values = _folded(series, window, columns)
     shaded = _shaded(spans, window, columns)
     top = series.most or _top(values, shaded)
-    last = f"last {series.words(series.points[-1][1])}" if series.points else "none in view"
-    gutter = [series.name, last]
+    gutter = [series.name, _present(series)]
     if series.most and height > 2:
         gutter.append(f"of {series.words(series.most)}")
     gutter += _spread(series, window)
@@ -69,6 +70,12 @@ def chart(
             line.append(*_cell(value, shade, top, height - 1 - row, height))
         drawn.append(line)
     return drawn
+
+
+def _present(series: Series) -> str:
+    if not series.points:
+        return "none in view"
+    return series.words(series.now) if series.now else f"last {series.words(series.points[-1][1])}"
 
 
 def spark(points: Sequence[Point], spans: Sequence[Span], window: Window, columns: int) -> Text:

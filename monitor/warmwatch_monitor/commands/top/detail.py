@@ -16,7 +16,7 @@ from warmwatch_monitor.commands.top.chart import Series, Window, axis, chart
 from warmwatch_monitor.commands.top.history import History
 from warmwatch_monitor.commands.top.listing import Entry
 from warmwatch_monitor.figures.clauses import Kind
-from warmwatch_monitor.output.amounts import if_known
+from warmwatch_monitor.output.amounts import a_step, if_known
 from warmwatch_monitor.output.states import PHASE_STYLES, STYLES
 from warmwatch_monitor.output.summary import details_of
 
@@ -243,7 +243,9 @@ def _charts(shown: Shown, most: int) -> list[Text]:
     """``most``: rows of one plot."""
     whose = shown.entry.run["run"], shown.rank["rank"]
     spans = shown.history.compiling(whose)
-    series = [Series("step time", shown.history.steps(whose), took, peaks=True)]
+    points = shown.history.steps(whose)
+    # the plot shows each second, so that a long step is seen, and the label the speed
+    series = [Series("step time", points, took, peaks=True, now=a_step(shown.rank))]
     series += _of_gpu(shown)
     rows = (shown.height - 1) // len(series)
     rows = max(_LEAST_ROWS, min(most, rows))

@@ -18,10 +18,10 @@ _LEAST_DONE, _LEAST_SECONDS = 3, 2.0  # before that a rate is a guess
 
 
 class RankThen(NamedTuple):
-    """A rank at one moment: its step count, last step length and compile time."""
+    """A rank at one moment: its step count, its mean step of the last second and compile time."""
 
     steps: int
-    last_step: float | None
+    step: float | None
     compiled: float
     compiling: bool
 
@@ -84,7 +84,7 @@ class History:
         self._cells -= _cells(self._frames.popleft())
 
     def steps(self, whose: Whose, since: float = -math.inf) -> list[Point]:
-        """Lengths in seconds of steps without compilation, as on the page."""
+        """Mean lengths in seconds of steps without compilation, as on the page."""
         points: list[Point] = []
         before: RankThen | None = None
         compiled_at = -math.inf
@@ -96,9 +96,9 @@ class History:
                 points, compiled_at = [], -math.inf
             if rank.compiles_since(before):
                 compiled_at = frame.at
-            if before is not None and rank.steps > before.steps and rank.last_step is not None:
-                began = frame.at - rank.last_step  # a step often ends a frame after its compilation
-                points += [(frame.at, rank.last_step)] if began >= compiled_at else []
+            if before is not None and rank.steps > before.steps and rank.step is not None:
+                began = frame.at - rank.step  # a step often ends a frame after its compilation
+                points += [(frame.at, rank.step)] if began >= compiled_at else []
             before = rank
         return points
 
@@ -157,7 +157,7 @@ def _ranks(answer: Answer) -> dict[Whose, RankThen]:
     return {
         (run["run"], rank["rank"]): RankThen(
             steps=rank["steps"],
-            last_step=rank["step_seconds"]["last"],
+            step=rank["step_seconds"].get("last_second"),
             compiled=rank["compile"]["seconds"],
             compiling=rank["compile"]["phase"] is not None,
         )
@@ -207,7 +207,7 @@ def _rank(values: Mapping[str, Any], place: int) -> RankThen:
     """A rank of the history. Its total compile time is not known: infinite, so it never grows."""
     return RankThen(
         steps=values["steps"][place],
-        last_step=values["step_seconds"][place],
+        step=values["step_seconds"][place],
         compiled=math.inf,
         compiling=bool(values["compile_seconds"][place]),
     )

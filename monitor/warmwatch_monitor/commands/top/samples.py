@@ -67,7 +67,7 @@ def _rank(rank: Answer, now: Answer | None) -> Answer:
         "seconds": now["compile_seconds"],
         "progress": now["progress"],
     }
-    steps = {"last": now["step_seconds"]}
+    steps = {"last_second": now["step_seconds"]}
     if now["a_step_seconds"] is not None:  # the sentence's figure, so that both agree
         steps["recent"] = now["a_step_seconds"]
     return {

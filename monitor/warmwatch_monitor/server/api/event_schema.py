@@ -42,12 +42,13 @@ HISTORY_DESCRIPTION = (
     "The last hour, second by second, in columns. `at` is the end of each value in seconds since "
     "the epoch, and each column has one value for each of `at`. `seconds` is the time that a value "
     "covers: 1, unless `points` limits their number; then values are means, and `steps` is the "
-    "last. Of a rank: `steps` in total; `step_seconds`, the length of the last step; "
-    "`compile_seconds` within a second; `states`, `phases` and `pauses` (`evaluation`, `saving`) "
-    "as `[at, name]` of their begin, to the second whatever `points` is, with null for none or "
-    "unknown; `recompiles` as `compile.last` of `/status` has them, with `at`, the time of their "
-    "end. Of a GPU: `utilization_ratio`, `power_watts`, `memory_used_bytes`. Unknown values are "
-    "null. The daemon holds 256 ranks and 64 GPUs in memory, from its start on."
+    "last. Of a rank: `steps` in total; `step_seconds`, the mean of the clean steps since the "
+    "value before, of the last ones if none ended since; `compile_seconds` within a second; "
+    "`states`, `phases` and `pauses` (`evaluation`, `saving`) as `[at, name]` of their begin, to "
+    "the second whatever `points` is, with null for none or unknown; `recompiles` as "
+    "`compile.last` of `/status` has them, with `at`, the time of their end. Of a GPU: "
+    "`utilization_ratio`, `power_watts`, `memory_used_bytes`. Unknown values are null. The daemon "
+    "holds 256 ranks and 64 GPUs in memory, from its start on."
 )
 HISTORY_EXAMPLE: Mapping[str, object] = {
     "at": [1763679040.2, 1763679041.2],

@@ -40,7 +40,7 @@ _LONG_PAUSE = 0.5  # seconds within one second
 # name -> array type; of a rank, and of a GPU
 RANK_COLUMNS: Mapping[str, str] = {
     "steps": "d",  # all steps so far
-    "step_seconds": "f",  # the last one's length
+    "step_seconds": "f",  # mean of the clean ones of that second, or of the last ones
     "compile_seconds": "f",  # within that second
     "state": "B",
     "phase": "B",  # with most of compile_seconds
@@ -178,7 +178,8 @@ class History:
         series = _of(self.ranks, key, RANK_COLUMNS, self._most_ranks, second)
         at, columns, steps = second % SECONDS, series.columns, figures.steps
         columns["steps"][at] = steps.count
-        columns["step_seconds"][at] = math.nan if steps.last is None else steps.last
+        mean = steps.last_second
+        columns["step_seconds"][at] = math.nan if mean is None else mean
         last = figures.log.compilations
         self.compilations[key] = Compilations(snapshot.epoch, snapshot.now_ns, last)
         before = self._spent.get(key)

@@ -108,7 +108,7 @@ def _present(view: RankView) -> SampledRank:
         steps=figures.steps.count,
         clean_steps=judgement.clean_steps,
         evidence=evidence(view),
-        step_seconds=figures.steps.last,
+        step_seconds=figures.steps.last_second,
         a_step_seconds=figures.steps.length,
         last_step_age_seconds=figures.progress.last_step_age_seconds,
         compile_seconds=figures.compile.seconds,

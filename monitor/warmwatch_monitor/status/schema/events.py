@@ -195,7 +195,7 @@ class SampledRank(Struct, frozen=True, kw_only=True):
     evidence: list[str] = []
     """As in `/status`."""
     step_seconds: Seconds | None = None
-    """Length of the last step."""
+    """As `last_second` of `step_seconds` in `/status`."""
     a_step_seconds: Seconds | None = None
     """A step, as the sentence has it; null: not known."""
     last_step_age_seconds: LastStepAge = None

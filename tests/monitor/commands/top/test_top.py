@@ -85,7 +85,7 @@ def training(count: int, seconds: int) -> Iterator[dict[str, Any]]:
         for rank in answer["runs"][0]["ranks"]:
             rank["gpus"] = [gpu.uuid]
             rank["steps"] += min(second, seconds // 2)
-            rank["step_seconds"]["last"] = 0.036 * (1 + second % 5 / 10)
+            rank["step_seconds"]["last_second"] = 0.036 * (1 + second % 5 / 10)
             rank["compile"]["phase"] = None
         compile = answer["runs"][0]["ranks"][3]["compile"]
         if compiles:

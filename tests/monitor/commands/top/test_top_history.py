@@ -26,7 +26,7 @@ def answer(**values: Any) -> dict[str, Any]:
     found = status(b.snapshot(b.in_every_state()["warm"], gpus=(b.gpu(),)))
     rank = found["runs"][0]["ranks"][0]
     rank["steps"] = values.get("steps", rank["steps"])
-    rank["step_seconds"]["last"] = values.get("length", 0.036)
+    rank["step_seconds"]["last_second"] = values.get("length", 0.036)
     for key in ("phase", "seconds", "progress"):
         rank["compile"][key] = values.get(key, rank["compile"][key])
     found["gpus"][0]["power_watts"] = values.get("watts", 686.0)

@@ -57,6 +57,25 @@ def test_each_second_has_the_last_state_of_that_second() -> None:
     assert rank["phases"] == [(b.EPOCH + 0.4, None)]
 
 
+def test_each_second_has_the_speed_of_the_headline_and_a_long_step_stands_out() -> None:
+    """Of two lengths in turn, as in a GAN: each poll comes after the short one."""
+    history, record = History(), b.GrowingRecord()
+    for second in range(1, 30):
+        while record.now < second:
+            record.mark(2.0 if 20 < record.now < 22 else 0.03)
+            record.mark(0.005)
+        slot = record.slot()
+        view = b.view(replace(slot, identity=replace(slot.identity, run="gan")))
+        history.take(at(max(second, record.now), view))
+    (rank,) = columns(history)["ranks"]
+    usual = [value for value in rank["step_seconds"][1:] if value is not None]
+    long = max(usual)
+    usual.remove(long)
+    assert long > 1
+    assert usual == pytest.approx([view.figures.steps.recent] * len(usual), rel=0.05)
+    assert rank["step_seconds"][-1] == pytest.approx(0.0175, rel=0.05)
+
+
 def test_the_seconds_remain_in_order_after_the_clock_was_set_back() -> None:
     before, after = at(0, stepped(10)), at(1, stepped(12))
     set_back = replace(at(2, stepped(14)), epoch=b.EPOCH - 3600)
