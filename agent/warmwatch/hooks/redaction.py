@@ -79,6 +79,10 @@ _EXPLAINED = re.compile(
 )
 # In 2.6 PyTorch's own quotes are around this whole reason.
 _SKIPPED = re.compile(r"^'(skip function [\w.<>]{1,200} in file [^']{1,1000})'(?:', .*)?$")
+# In 2.6 sentences for all such functions follow it, with another function as an example.
+_BUILTIN = re.compile(
+    r"^(Graph break due to unsupported builtin [\w.<>]{1,200})\. This function .*$"
+)
 _HINTED = " (HINT: "  # follows a guard or its place
 # Lines of an exception: PyTorch's hints, and the exception that a backend raised.
 _HINT = re.compile(r"^ {0,4}Hint: (.{1,600})$", re.MULTILINE)
@@ -152,7 +156,7 @@ def graph_break(text: str) -> str:
     exception, if that is the reason.
     """
     first, _, explanation = text.strip().partition("\n")
-    first = _SKIPPED.sub(r"\1", first)
+    first = _BUILTIN.sub(r"\1", _SKIPPED.sub(r"\1", first))
     reduced, _ = _scanned(first[:_LOOKED_AT])
     named = _EXPLAINED.search(explanation[:_LOOKED_AT])
     name = f" `{named[1]}`" if named and named[1] not in reduced else ""

@@ -24,6 +24,12 @@ class _Remedy(NamedTuple):
     hinted: str = ""
 
 
+# PyTorch has one reason for what somebody marked and for what has no Python code; 2.6 has two.
+_IN_C = _Remedy(
+    ("python builtin", "c extension", "unsupported builtin"),
+    "it is written in C, so Dynamo cannot trace it: use a torch function in its place, or call it "
+    "outside of the compiled function",
+)
 _REMEDIES = (
     _Remedy(
         ("tensor.item", "aten._local_scalar_dense", "data dependent operator", ".tolist"),
@@ -70,8 +76,20 @@ _REMEDIES = (
         "add print to torch._dynamo.config.reorderable_logging_functions",
     ),
     _Remedy(
-        ("graph_break()", "torch._dynamo.graph_break", "user-invoked graph break"),
+        (
+            "graph_break()",
+            "torch._dynamo.graph_break",
+            "user-invoked graph break",
+            "skip function graph_break",
+        ),
         "the program requests this break itself: remove torch._dynamo.graph_break()",
+    ),
+    _Remedy(
+        (
+            *("context manager", "generic_context_manager", "with block"),
+            *("before_with", "setup_with", "contextlib.py"),  # 2.6
+        ),
+        "enter the context manager outside of the compiled function",
     ),
     _Remedy(
         (
@@ -92,27 +110,20 @@ _REMEDIES = (
         "set torch._dynamo.config.allow_rnn",
     ),
     _Remedy(
-        ("context manager", "generic_context_manager", "with block"),
-        "enter the context manager outside of the compiled function",
-    ),
-    _Remedy(
         ("*numpy*", "non-torch", "c/c++", "builtin function", "attempted to call function marked"),
         "use a torch function in its place, or wrap the call with torch.library.custom_op",
     ),
-)
-
-
-# PyTorch has one reason for what somebody marked and for what has no Python code.
-_IN_C = _Remedy(
-    ("python builtin", "c extension"),
-    "it is written in C, so Dynamo cannot trace it: use a torch function in its place, or call it "
-    "outside of the compiled function",
+    _IN_C,
 )
 
 
 # A learning rate scheduler replaces step() by a wrapper, which Dynamo skips: the step within
 # compiles as a whole.
 _BY_SCHEDULER = re.compile(r"\bskip.*?(\w+\.step)\b.* in (?:file )?lr_scheduler\.py")
+
+
+# 2.6 names the instruction of `with`, and its own class of the object.
+_ENTERS = re.compile(r"(?:BEFORE|SETUP)_WITH \w+(?:\((\w+)\))?")
 
 
 # Optimizers of PyTorch request a break around their step, in this function.
@@ -137,6 +148,9 @@ def plain_break(reason: str, name: str | None = None, *, library: bool = False) 
     """Why a graph broke, if PyTorch's text is hard to read; ``None``: use PyTorch's text."""
     if reason.startswith(("generic_jump", "Data-dependent branching")):
         return "it branches on a tensor's value"
+    if entered := _ENTERS.match(reason):
+        named = f" `{entered[1]}`" if entered[1] else ""
+        return f"it enters a context manager{named} that PyTorch does not trace"
     return expected_break(reason, name, library=library)
 
 

@@ -55,6 +55,31 @@ def recorded() -> Iterator[Recorded]:
     torch._dynamo.reset()
 
 
+@pytest.mark.parametrize(
+    ("guard", "constant", "words"),
+    [
+        ("___check_obj_id(L['mask'], {})", None, "`mask` was None and is not None now"),
+        ("___check_obj_id(L['of'].on, {})", False, "`of.on` is no longer False"),
+        ("___check_obj_id(L['m'].training, {})", True, "the module went from train() to eval()"),
+        ("", None, "torch.compile was called again, with another backend function"),
+    ],
+)
+def test_a_guard_names_what_older_versions_leave_out(
+    monkeypatch: pytest.MonkeyPatch, guard: str, constant: bool | None, words: str
+) -> None:
+    module, name = torch._dynamo.convert_frame, recompile_reasons.NAMES[1]
+    monkeypatch.delattr(module, recompile_reasons.NAMES[0], raising=False)
+    monkeypatch.setattr(
+        module, name, lambda *_: [f"0/0: {guard.format(id(constant))}"], raising=False
+    )
+    monkeypatch.setattr(torch._dynamo.eval_frame, "cached_backends", {1: None, 2: None})
+    listener = Recorded()
+    installed = recompile_reasons.install(listener)
+    getattr(module, name)(None, None, False)
+    installed.uninstall()
+    assert [text for _, text in listener.causes] == [words]
+
+
 class Enc(torch.nn.Module):  # type: ignore[misc, name-defined]
     def __init__(self, width: int = 8, kind: str = "a") -> None:
         super().__init__()

@@ -359,11 +359,9 @@ CURES: list[tuple[Program, str, str, int]] = [
 _OBJECT = "Pass the same object"
 LESS: dict[str, dict[Program, tuple[str, str] | None]] = {
     "2.6": {
-        mask: ("`mask` is another object", _OBJECT),
         function: ("`act` is another object", _OBJECT),
         keys: ("the length of `of`", "number of items"),
         names: ("`of` is no longer", "Keep the value"),
-        backend: None,
         counter: None,
         own_counter: None,
         global_counter: None,

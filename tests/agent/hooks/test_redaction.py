@@ -217,6 +217,14 @@ def test_the_full_text_remains_if_requested() -> None:
             "",
             "skip function save in file serialization.py",
         ),
+        (  # 2.6
+            (
+                "Graph break due to unsupported builtin time.time. This function is either a "
+                "Python builtin (e.g. _warnings.warn) or a third-party C/C++ Python extension"
+            ),
+            "",
+            "Graph break due to unsupported builtin time.time",
+        ),
         ("Unsupported function call", f"when calling `{SECRET} x`", "Unsupported function call"),
         ("Call of print", "how to trace builtin operator `print`", "Call of print"),
     ],

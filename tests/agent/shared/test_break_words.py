@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warmwatch.shared.breaks import break_remedy
+from warmwatch.shared.breaks import break_remedy, plain_break
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,10 @@ from warmwatch.shared.breaks import break_remedy
         ("Tensor.tolist with a size that is not known", "Keep the number on the device"),
         ("compile_subgraph with block_depth != 0", None),
         ("call to torch._dynamo.graph_break()", "The program requests this break"),
+        ("skip function graph_break in file decorators.py", "The program requests this break"),
+        ("skip function opened in file contextlib.py", "Enter the context manager"),
+        ("BEFORE_WITH UserDefinedObjectVariable(RLock)", "Enter the context manager"),
+        ("Graph break due to unsupported builtin time.time", "It is written in C"),
     ],
 )
 def test_a_sign_is_a_whole_word(reason: str, start: str | None) -> None:
@@ -57,6 +61,11 @@ def test_the_setting_is_the_one_that_cures_where_pytorchs_hint_does_not(
     reason: str, hint: str | None, remedy: str
 ) -> None:
     assert break_remedy(reason, hint, library=False) == remedy
+
+
+def test_a_context_manager_is_named_in_place_of_the_instruction_that_enters_it() -> None:
+    words = "it enters a context manager `RLock` that PyTorch does not trace"
+    assert plain_break("BEFORE_WITH UserDefinedObjectVariable(RLock)") == words
 
 
 def test_in_the_code_of_a_library_only_a_setting_helps() -> None:

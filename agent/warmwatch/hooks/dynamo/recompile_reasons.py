@@ -58,9 +58,9 @@ def install(listener: Listener) -> Installed:
         cached = args[0] if args else next(iter(kwargs.values()), None)
         cause = cause_first(reasons, _entries(cached), frame)
         if reason := cause.text:
-            category = NEW_INSTANCE if cause.is_instance else category_of(reason)
             values = getattr(frame, "f_locals", {})
-            reason = _named_cells(reason, values)
+            reason = _named_backend(_named_constants(_named_cells(reason, values)))
+            category = NEW_INSTANCE if cause.is_instance else category_of(reason)
             where = {**_where(frame), **_last_batch(reason, category)}
             changed = {name: values[name] for name in cause.rejected if name in values}
             listener.recompile(reason, category, {**where, **_parameter(reason, category, changed)})
@@ -91,6 +91,32 @@ def _named_cells(reason: str, values: Mapping[str, Any]) -> str:
         return match[0]
 
     return _CELL.sub(named, reason)
+
+
+_CONSTANTS = {id(None): "is None", id(True): "== True", id(False): "== False"}
+_OF_ID = re.compile(
+    r"___check_obj_id\((?P<name>[^\n]{1,300}?), (?P<id>\d{1,20})\)(?:, type=<class '\w+'>)?"
+)
+
+
+def _named_constants(reason: str) -> str:
+    """``reason`` with the constants that older versions compare by id, as newer ones name them."""
+
+    def named(match: re.Match[str]) -> str:
+        constant = _CONSTANTS.get(int(match["id"]))
+        return f"{match['name']} {constant}" if constant else match[0]
+
+    return _OF_ID.sub(named, reason)
+
+
+_NO_GUARD = re.compile(r"^(\s*\d[\d/_]*:)\s*$", re.MULTILINE)
+
+
+def _named_backend(reason: str) -> str:
+    """``reason`` with the words of newer versions for an entry of another backend: 2.6 has none,
+    since all guards hold."""
+    backends = getattr(sys.modules["torch._dynamo.eval_frame"], "cached_backends", ())
+    return _NO_GUARD.sub(r"\1 BACKEND_MATCH failure", reason) if len(backends) > 1 else reason
 
 
 def _where(frame: Any) -> dict[str, Any]:
