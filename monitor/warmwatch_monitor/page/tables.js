@@ -12,7 +12,9 @@ export function showTables(answer, newest, place) {
   document.querySelector("main").dataset.several = String(answer.runs.length > 1);
   const part = document.getElementById("ended-part");
   const collapsed = !part.hidden && !part.open;
-  const shownRuns = answer.runs.filter(({ run, state }) => place.run === null ? !(collapsed && ENDED.has(state)) : run === place.run || run === place.with);
+  const isHidden = ({ state }) => place.run === null && collapsed && ENDED.has(state);
+  const shownRuns = answer.runs.filter((one) => !isHidden(one) && (place.run === null || one.run === place.run || one.run === place.with));
+  const hidden = answer.runs.filter(isHidden);
   const runs = [...shownRuns].sort((a, b) => ENDED.has(a.state) - ENDED.has(b.state)); // living ones first
   const now = new Map(newest.ranks.map((rank) => [`${rank.rank} ${rank.run}`, rank]));
   const all = runs.reduce((sum, run) => sum + run.ranks.length, 0);
@@ -23,14 +25,20 @@ export function showTables(answer, newest, place) {
     breaks: rank.compile.graph_breaks, recompiles: counted(rank.compile), host: rank.host,
   })));
   note("more-ranks", all > shown && `${shown} of ${all} ranks; choose a run to see all of its ranks.`);
-  rows("recompiles", each(runs, recompiles));
+  const listed = each(runs, recompiles);
+  rows("recompiles", listed);
   const unlisted = ({ compile }) => Math.max(0, (compile.recompiles ?? 0) - compile.last.filter(recompiled).length);
-  const left = runs.map((run) => [run.run, run.ranks.reduce((sum, rank) => sum + unlisted(rank), 0)]).filter(([, count]) => count > 0);
-  note("more-recompiles", left.map(([run, count]) => `and ${count} earlier recompile${count === 1 ? "" : "s"}: warmwatch report ${quoted(run)} -v`).join("; "));
+  const left = runs.map((run) => [run.run, total(run, unlisted)]).filter(([, count]) => count > 0);
+  const more = left.map(([run, count]) => `${listed.length ? "and " : ""}${count} ${listed.length ? "earlier " : ""}recompile${count === 1 ? "" : "s"}: warmwatch report ${quoted(run)} -v`);
+  const ended = hidden.filter((run) => total(run, (rank) => rank.compile.recompiles ?? 0) > 0);
+  if (ended.length) more.push(`${ended.length} ended run${ended.length === 1 ? "" : "s"} recompiled: open the list of ended runs, or choose a run`);
+  note("more-recompiles", more.join("; "));
+  none("recompiles", "recompile", place, hidden, left.length > 0);
   const functions = each(runs, (rank, of) => (rank.compile.functions ?? []).map((one) => ({ ...one, ...of, name: one.called })));
   const named = functions.filter((one) => one.name).sort((a, b) => b.seconds - a.seconds);
   const known = functions.reduce((sum, one) => sum + (one.others || 1), 0);
   rows("functions", first(named, MOST_FUNCTIONS));
+  none("functions", "compilation", place, hidden);
   note("more-functions", known > Math.min(named.length, MOST_FUNCTIONS) && `${Math.min(named.length, MOST_FUNCTIONS)} of ${known} functions, the most expensive.`);
   showMachine(answer);
   showRank(answer, place);
@@ -94,6 +102,15 @@ const recompiled = (one) => Boolean(one.reason);
 
 // a run's name in a command: it may be another user's choice
 const quoted = (name) => (/^[\w@%+=:,./-]+$/.test(name) ? name : `'${name.replaceAll("'", `'"'"'`)}'`);
+
+const total = ({ ranks }, count) => ranks.reduce((sum, rank) => sum + count(rank), 0);
+
+// the sentence of an empty table: of which runs it is true. `counted`: a note has the number
+function none(table, noun, place, hidden, counted = false) {
+  const sentence = document.querySelector(`.none[data-of=${table}]`);
+  sentence.hidden ||= counted;
+  text(sentence, `No ${noun} ${place.run !== null ? "of this run " : hidden.length ? "of a living run " : ""}in the records.`);
+}
 
 // what a table leaves out; `words` is false if it is complete
 function note(id, words) {

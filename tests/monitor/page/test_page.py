@@ -467,6 +467,38 @@ def test_a_recompile_opens_its_guard_its_lines_and_its_remedy(
     assert "other sizes usually need no recompile" in words
 
 
+NO_RECOMPILE = """async () => {
+  const { showTables } = await import("/page/tables.js");
+  const part = document.getElementById("ended-part");
+  part.hidden = part.open = false;
+  const run = (run, state, recompiles) => ({ run, state, ranks: [{ rank: 0, state, gpus: [],
+    compile: { seconds: 1, recompiles, varying: [], last: [] }, step_seconds: {} }] });
+  const shown = (chosen, ...runs) => {
+    const answer = { runs, gpus: [], sources: [], refusals: [], observed: [] };
+    showTables(answer, { ranks: [] }, { run: chosen, rank: null, with: null });
+    const texts = document.querySelectorAll("section:has(#recompiles) .none:not([hidden])");
+    return [...texts].map((one) => one.textContent).join(" ");
+  };
+  const living = run("m", "compiling", 0), ended = run("n", "finished", 3);
+  const collapsed = [shown(null, living), shown(null, living, ended), shown("m", living, ended)];
+  part.open = true;
+  return [...collapsed, shown(null, living, ended)];
+}"""
+
+
+def test_no_recompile_is_said_only_of_the_runs_that_have_none(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        assert page.page.evaluate(NO_RECOMPILE) == [
+            "No recompile in the records.",
+            "No recompile of a living run in the records. "
+            "1 ended run recompiled: open the list of ended runs, or choose a run",
+            "No recompile of this run in the records.",
+            "3 recompiles: warmwatch report n -v",
+        ]
+
+
 def test_functions_that_are_left_out_are_counted(browser: Browser, tmp_path: Path) -> None:
     line = {"t": 5, "event": "compilation", "kind": "forward", "seconds": 2.0, "file": "model.py"}
     events = [{**line, "id": f"{n}/0", "name": f"f{n}", "line": n} for n in range(1, 15)]
