@@ -10,7 +10,7 @@ import pytest
 
 from support.daemon import completed, daemon_process
 from support.records import wait_until
-from support.trainings import environment, run
+from support.trainings import environment, run, training
 
 
 def _start(records: Path, steps: int) -> None:
@@ -45,6 +45,25 @@ def test_a_daemon_stores_starts_that_ended_before_it_started(records: Path, tmp_
     with daemon_process(WARMWATCH_DIR=str(records), WARMWATCH_STATE=state):
         wait_until(lambda: len(_listed(env)) == 2)
     assert [one["steps"] for one in _listed(env)] == [5, 4]
+
+
+def test_two_launches_at_one_time_ran_the_same_program(records: Path, tmp_path: Path) -> None:
+    """The agent numbers the second. A user who numbers names a version."""
+    env = environment(records, WARMWATCH_STATE=str(tmp_path / "state"))
+    body = "model = make()\ntrain(model, torch.optim.SGD(model.parameters(), .1), 30)\n"
+    with training(records, f"{body}gate('trained')") as first:
+        first.reach("trained")
+        run(records, body)
+        first.go()
+        assert first.wait() == 0, first.stderr
+    run(records, body, env={"WARMWATCH_RUN": "train-3"})
+    same = "ran the same program, as far as recorded"
+    compared = " ".join(completed("compare", "train", "train-2", env=env).stdout.split())
+    assert f"train and train-2 {same}" in compared
+    assert "faster," not in compared.split("Side by side")[0]
+    versions = completed("compare", "train", "train-3", env=env)
+    assert versions.returncode == 0, versions.stderr
+    assert same not in " ".join(versions.stdout.split())
 
 
 def _listed(env: dict[str, str]) -> list[dict[str, Any]]:

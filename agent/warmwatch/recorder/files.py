@@ -288,7 +288,9 @@ class RecordCreation:
         _prepare(directory, chosen=self._chosen, mode=_mode(_FOLDER, configured or "owner"))
         initial = self._identity
         run = initial.run if self._named else free_run(directory, initial, self._child)
-        identity = self.decide(initial._replace(run=run + self._child))
+        unnumbered = "" if run == initial.run else self.plain.run
+        numbered = initial._replace(run=run + self._child, unnumbered=unnumbered)
+        identity = self.decide(numbered)
         return create(directory, image(identity), identity, readers_of(str(directory), configured))
 
 

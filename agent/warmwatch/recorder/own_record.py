@@ -144,7 +144,8 @@ class OwnRecord:
         """Apply more options; a new value replaces the old one."""
         self._options.update(options)
         run = options.get("run")
-        self._change({**options, "run": run + self._child} if run else options)
+        named = {"run": f"{run}{self._child}", "unnumbered": ""}
+        self._change({**options, **named} if run else options)
 
     def set_hooks(self, hooks: tuple[str, ...], missing: tuple[str, ...]) -> None:
         """Record which hooks are installed, and which hook points this PyTorch does not have."""
@@ -220,9 +221,11 @@ class OwnRecord:
                 "collective_backend": backend,
             }
             if grouped and (member := distributed()):
-                run = self._identity.run.removesuffix(self._child)  # the child is a rank
-                self._child = ""
-                values.update(run=run, rank=member[0], world_size=member[1])
+                names = self._identity.run, self._identity.unnumbered
+                run, unnumbered = (name.removesuffix(self._child) for name in names)
+                self._child = ""  # the child is a rank
+                values.update(run=run, unnumbered=unnumbered)
+                values.update(rank=member[0], world_size=member[1])
             self._change(values)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("identity", error)

@@ -59,6 +59,14 @@ def called(summary: RunSummary) -> str:
     return summary.run.removesuffix(f"@{summary.owner}")
 
 
+def program_name(summary: RunSummary) -> str:
+    """The run's name without its owner and without a number that it got beside a run of its name.
+
+    Two launches of one command are ``gan`` and ``gan-2`` if they run at the same time.
+    """
+    return summary.what.unnumbered or called(summary)
+
+
 def is_comparable(now: Known, before: RunSummary) -> bool:
     """Whether it is the same training on the same kind of machine; versions may differ.
 

@@ -151,6 +151,7 @@ def provenance(run: RunView, parsed: Iterable[ParsedJournal] = ()) -> Provenance
     names = (gpu.name for gpu in gpus.values() if gpu.name)
     return replace(
         what_of(first.record.slot.identity, tuple(parsed), tuple(names)),
+        unnumbered=_unnumbered(first),
         driver=next((gpu.driver for gpu in gpus.values() if gpu.driver), None),
         disabled=first.figures.compile.disabled,
         tokens_per_step=worth.tokens,
@@ -234,6 +235,13 @@ def _own_name(view: RankView) -> str:
     reading = view.record
     shown = reading.reported_run or reading.slot.identity.run
     return reading.owner.plain(shown) if reading.owner else shown
+
+
+def _unnumbered(view: RankView) -> str | None:
+    """Its name without a number: the agent appended one, or the monitor, which has both names."""
+    if unnumbered := view.record.slot.identity.unnumbered:
+        return unnumbered
+    return _own_name(view) if view.record.reported_run else None
 
 
 def _code(parsed: Iterable[ParsedJournal]) -> str | None:

@@ -27,6 +27,9 @@ class Provenance(Struct, frozen=True, kw_only=True):
 
     script: str | None = None
     """Base name of the script."""
+    unnumbered: str | None = None
+    """The run's name without the number that it got because another run had that name; null if it
+    got none."""
     commit: str | None = None
     """Commit of the git work tree of the script."""
     code: str | None = None

@@ -296,6 +296,8 @@ class Identity(NamedTuple):
             flops_excluded: names of operations in them that are not counted. flops_by_dtype: how
             many compute in each type, of ``values.DTYPES`` or ``OTHER_DTYPE``.
         labels: what cluster software calls the process, by label (``shared/deployment.py``).
+        unnumbered: the run's name without its number, if the agent appended one because another
+            launch had that name.
     """
 
     run: str
@@ -337,6 +339,7 @@ class Identity(NamedTuple):
     flops_excluded: tuple[str, ...] = ()
     flops_by_dtype: Mapping[str, float] = MappingProxyType({})
     labels: Mapping[str, str] = MappingProxyType({})
+    unnumbered: str = ""
 
 
 class Header(NamedTuple):

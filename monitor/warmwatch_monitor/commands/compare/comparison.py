@@ -6,7 +6,7 @@ programs differ is decided in ``difference.py``, for each pair by its own runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import ceil
 from types import MappingProxyType
 from typing import Any
@@ -47,7 +47,8 @@ class Measured(RunFigures, frozen=True, kw_only=True):
     first_step_memory_bytes: int | None = None
     """The most that CUDA's allocator had allocated when step 1 ended."""
     mean_seconds: float | None = None
-    """Geometric mean of the clean steps of `runs`, without the disturbed ones."""
+    """Geometric mean of the clean steps of `runs`, without the disturbed ones; if the run itself
+    was disturbed, its own clean step."""
     steady_p99_seconds: float | None = None
     """99th percentile of the clean steps."""
     speed_up: Difference | None = None
@@ -138,15 +139,16 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """Break-even of each run with the baseline."""
 
 
-def break_even(side: Side, against: Side) -> BreakEven:
+def break_even(side: Side, against: Side, *, is_same: bool = False) -> BreakEven:
     """Break-even of ``side`` with ``against``: the extra cost divided by the saving per step.
 
     Both are of the means of the runs, and none is claimed if their steps do not differ.
+    ``is_same``: as in ``difference``.
     """
     break_even = BreakEven(run=side.label, against=against.label, outcome="unknown")
     if not side.runs or not against.runs:
         return break_even
-    apart = difference(side.runs, against.runs)
+    apart = difference(side.runs, against.runs, is_same=is_same)
     break_even = replace(break_even, difference=apart)
     if side.cost_seconds is None or against.cost_seconds is None:
         return break_even
@@ -184,11 +186,13 @@ def compare(
     labels: Sequence[str] | None = None,
     programs: Mapping[str, tuple[Run, ...]] = _ALONE,
     neighbours: Mapping[str, tuple[Neighbour, ...]] = _NO_NEIGHBOURS,
+    same: Collection[frozenset[str]] = (),
 ) -> Comparison:
     """All runs side by side. The baseline is the first eager run, else the first run.
 
     ``labels``: used instead of the names. ``programs``: by the id of a run, the runs of its
-    program; without, it is the only one. ``neighbours``: by that id.
+    program; without, it is the only one. ``neighbours``: by that id. ``same``: ids of two of
+    these runs that are of one program.
     """
     reports = [report(run) for run in summaries]
     names = [run.run for run in summaries]
@@ -206,7 +210,11 @@ def compare(
         for summary, made, label in zip(summaries, reports, labels, strict=True)
     ]
     baseline = next((side for side in sides if side.mode == EAGER), sides[0])
-    pairs = {side.label: break_even(side, baseline) for side in sides if side is not baseline}
+    pairs = {
+        side.label: break_even(side, baseline, is_same=frozenset((side.id, baseline.id)) in same)
+        for side in sides
+        if side is not baseline
+    }
     return Comparison(
         baseline=baseline.label,
         sides=tuple(

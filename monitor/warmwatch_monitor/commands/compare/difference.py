@@ -39,8 +39,8 @@ class Difference(Struct, frozen=True, kw_only=True):
 
     verdict: str
     """`faster` or `slower`: by more than their runs differ among themselves. `within_noise`: not by
-    more. Not known: `once` (one of them has a single run), `disturbed` (all runs of one of them
-    were), `same_program` (both are runs of one program, as far as recorded)."""
+    more. Not known: `once` (one of them has a single run), `disturbed` (a compared run was; of a
+    mode, all runs), `same_program` (both are runs of one program, as far as recorded)."""
     ratio: float
     """Mean step of the other, divided by its own: over 1 if it is faster. With `same_program`, of
     the two runs."""
@@ -55,9 +55,14 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 def usable(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """The runs that were not disturbed; all, if each one was."""
+    """The runs that were not disturbed; the first one alone, if it was.
+
+    The first is the compared one: no figure of another run is given for its own.
+    """
     runs = tuple(runs)
-    return tuple(run for run in runs if run.disturbed is None) or runs
+    if runs and runs[0].disturbed is not None:
+        return runs[:1]
+    return tuple(run for run in runs if run.disturbed is None)
 
 
 def mean(runs: Sequence[Run]) -> float | None:
@@ -66,15 +71,17 @@ def mean(runs: Sequence[Run]) -> float | None:
     return exp(sum(log(run.seconds) for run in used) / len(used)) if used else None
 
 
-def difference(runs: Sequence[Run], others: Sequence[Run]) -> Difference:
+def difference(runs: Sequence[Run], others: Sequence[Run], *, is_same: bool = False) -> Difference:
     """How much faster ``runs`` of one program are than those of another.
 
     The first run of each is the compared one. Depends on these runs alone. Both programs need two,
     because a single run has no spread. A run that may be of either, because too little of it is
     recorded, is left out.
+
+    ``is_same``: the compared runs are of one program, as they are if either is in both groups.
     """
     ids, their_ids = ({run.id for run in program} for program in (runs, others))
-    if runs[0].id in their_ids or others[0].id in ids:
+    if is_same or runs[0].id in their_ids or others[0].id in ids:
         return Difference(verdict=SAME, ratio=others[0].seconds / runs[0].seconds)
     mine = usable(run for run in runs if run.id not in their_ids)
     theirs = usable(run for run in others if run.id not in ids)

@@ -6,9 +6,10 @@ time, so their load is within its times; programs without a record are not known
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import combinations, islice
 from typing import NamedTuple
 
 from warmwatch_monitor.base.errors import StoreError
@@ -17,10 +18,10 @@ from warmwatch_monitor.commands.compare.comparability import STEADY, incomparabl
 from warmwatch_monitor.commands.compare.comparison import Neighbour, mode_of, runs_of, step_of
 from warmwatch_monitor.commands.compare.difference import Run
 from warmwatch_monitor.commands.report.assembly import report, slowest_of
-from warmwatch_monitor.history.comparability import called
+from warmwatch_monitor.history.comparability import program_name
 from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.history.store import Store
-from warmwatch_monitor.history.summaries import summarize_run
+from warmwatch_monitor.history.summaries import provenance, summarize_run
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import note, plain
@@ -34,10 +35,11 @@ _LEAST_SHARE = 0.05  # of its time: a shorter neighbour changes no median
 
 class Others(NamedTuple):
     """By the id of each compared run: the runs of its program, and its neighbours, the longest
-    first."""
+    first. ``same``: the ids of each two compared runs of one program."""
 
     programs: Mapping[str, tuple[Run, ...]]
     neighbours: Mapping[str, tuple[Neighbour, ...]]
+    same: frozenset[frozenset[str]]
 
 
 def others(compared: Sequence[RunSummary], recorded: Snapshot, *, history: bool) -> Others:
@@ -45,8 +47,12 @@ def others(compared: Sequence[RunSummary], recorded: Snapshot, *, history: bool)
 
     The runs of a program do not depend on what else is compared.
     """
-    names = {item.run for item in compared}
-    seen = [summarize_run(run, recorded) for run in recorded.runs if run.run in names]
+    names = {program_name(item) for item in compared}
+    seen = [
+        summarize_run(run, recorded)
+        for run in recorded.runs
+        if (provenance(run).unnumbered or run.who.name or run.run) in names
+    ]
     settings = load_history_settings(os.environ)
     store = Store(settings) if history and settings.directory is not None else None
     programs: dict[str, tuple[Run, ...]] = {}
@@ -59,7 +65,8 @@ def others(compared: Sequence[RunSummary], recorded: Snapshot, *, history: bool)
             programs[summary.id] = runs_of(starts, beside)
     except StoreError as error:
         note(f"warmwatch: other runs in the history are not known: {plain(str(error))}")
-    return Others(programs, beside)
+    same = (pair for pair in combinations(compared, 2) if is_same_program(*pair))
+    return Others(programs, beside, frozenset(frozenset(run.id for run in pair) for pair in same))
 
 
 def _other_starts(
@@ -68,11 +75,15 @@ def _other_starts(
     """The newest other starts of the program of ``run``."""
     if step_of(run) is None:
         return []
-    runs = {each.id: each for each in seen if called(each) == called(run)}
+    runs = {each.id: each for each in seen}
     if store is not None:
-        listed = store.readable(RunQuery(called=called(run), limit=_LISTED))
-        likely = [each.id for each in listed if each.id != run.id and _may_be(run, each)]
-        runs |= {each.id: each for each in store.summaries(likely[:_LOADED])}
+        name = program_name(run)
+        numbered = RunQuery(name=f"{glob.escape(name)}-[0-9]*", limit=_LISTED)
+        queries = RunQuery(called=name, limit=_LISTED), numbered
+        listed = (each for query in queries for each in store.readable(query))
+        likely = [each for each in listed if each.id != run.id and _may_be(run, each)]
+        likely.sort(key=lambda each: each.began, reverse=True)
+        runs |= {each.id: each for each in store.summaries([each.id for each in likely[:_LOADED]])}
     runs.pop(run.id, None)
     newest = sorted(runs.values(), key=lambda each: each.began, reverse=True)
     same = (each for each in newest if _shows_speed(each) and is_same_program(run, each))
@@ -95,8 +106,8 @@ def is_same_program(run: RunSummary, other: RunSummary) -> bool:
 
     Arguments are not recorded; the number of operations of a step may show another batch.
     """
-    if step_of(other) is None or (called(run), run.owner, run.host) != (
-        called(other),
+    if None in (step_of(run), step_of(other)) or (program_name(run), run.owner, run.host) != (
+        program_name(other),
         other.owner,
         other.host,
     ):

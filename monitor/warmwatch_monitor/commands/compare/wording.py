@@ -185,7 +185,7 @@ def _listed(runs: Sequence[Run]) -> str:
 
 def _mean(side: Side) -> str:
     used = len(usable(side.runs))
-    if side.mean_seconds is None or len(side.runs) < 2:
+    if side.mean_seconds is None or used < 2:  # one: its steady step
         return ""
     return f"{took(side.mean_seconds)}, {counted(used, 'run')}"
 
@@ -215,11 +215,32 @@ def _warnings(comparison: Comparison) -> Iterator[str]:
             several = f" in {len(side.slower)} periods, the worst" if len(side.slower) > 1 else ""
             text = f"{side.label} was slower than before{several} {slower_period(worst)}"
             yield f"{text}; its {rows.STEADY} and break-even include these steps"
-        if side.neighbours:
-            most, more = side.neighbours[0], len(side.neighbours) - 1
-            others = f"; {counted(more, 'other run')} there, too" if more else ""
-            share = f"for {100 * most.share:.0f} % of the time of {side.label}"
-            yield f"{most.run} ran on the same host {share}, which may slow it{others}"
+    yield from _beside(comparison.sides)
+
+
+def _beside(sides: Sequence[Side]) -> Iterator[str]:
+    """The longest neighbour of each; two compared runs that are each other's share a sentence."""
+    by_id, told = {side.id: side for side in sides}, set[str]()
+    for side in sides:
+        if not side.neighbours or side.id in told:
+            continue
+        most = side.neighbours[0]
+        other = by_id.get(most.id)
+        others = {neighbour.id for neighbour in side.neighbours} - {most.id}
+        if other is not None and other.neighbours and other.neighbours[0].id == side.id:
+            told.add(other.id)
+            others |= {neighbour.id for neighbour in other.neighbours} - {side.id}
+            shares = f"{_percent(most.share)} and {_percent(other.neighbours[0].share)}"
+            text = f"{side.label} and {other.label} ran on the same host at the same time, for "
+            text += f"{shares} of their time, which may slow both"
+        else:
+            text = f"{most.run} ran on the same host for {_percent(most.share)} of the time of "
+            text += f"{side.label}, which may slow it"
+        yield text + (f"; {counted(len(others), 'other run')} there, too" if others else "")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _differs(comparison: Comparison, affected: tuple[str, ...]) -> str:

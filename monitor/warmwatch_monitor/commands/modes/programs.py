@@ -45,11 +45,16 @@ def programs(
     same: Mapping[str, str],
     repeats: Sequence[tuple[str, RunSummary]],
 ) -> dict[str, tuple[Run, ...]]:
-    """By mode, the runs of its program, of all modes that ran it. ``repeats``: of later rounds."""
+    """By mode, the runs of its program, of all modes that ran it. ``repeats``: of later rounds.
+
+    Undisturbed ones first: the first run is the compared one, and any round can be that.
+    """
     runs: dict[str, list[Run]] = {}
     rounds: Counter[str] = Counter()
     for mode, summary in (*seen.items(), *repeats):
         rounds[mode] += 1
         generator = (replace(run, id=f"{mode} {rounds[mode]}") for run in runs_of([summary]))
         runs.setdefault(same.get(mode, mode), []).extend(generator)
+    for each in runs.values():
+        each.sort(key=lambda run: run.disturbed is not None)
     return {mode: tuple(runs.get(same.get(mode, mode), ())) for mode in seen}

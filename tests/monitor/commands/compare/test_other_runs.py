@@ -122,23 +122,55 @@ def test_another_run_on_its_host_at_the_same_time_has_a_warning(history: Store) 
         ({"slower_periods": [a.SLOWER]}, "a slower period"),
     ],
 )
-def test_a_run_that_other_work_slowed_is_no_sample(
+def test_a_run_that_other_work_slowed_is_no_sample_and_no_other_replaces_it(
     history: Store, answers: dict[str, Any], why: str
 ) -> None:
-    """Its program twice without that is: the slow one would make it 1.3 times slower."""
+    """Its program twice without that is a sample: the slow run would make it 1.3 times slower."""
     slow = start(0, 0.047, answers=answers)
     others = [start(at, 0.036, run="other") for at in (2, 4)]
-    history.save([slow, *others])
-    assert verdicts("start0", "start2")["other, gpt2"][0] == "disturbed"
-    history.save([start(1, 0.036), start(3, 0.0361)])
-    assert verdicts("start0", "start2")["other, gpt2"][0] == "within_noise"
-    assert f"47 ms in start0 ({why}), 36 ms in start1" in compared("start0", "start2")
+    history.save([slow, *others, start(1, 0.036), start(3, 0.0361)])
+    assert verdicts("start1", "start2")["other, gpt2"][0] == "within_noise"
+    assert verdicts("start0", "start2")["other, gpt2"] == (
+        "disturbed",
+        pytest.approx(0.047 / 0.036),
+    )
+    shown = " ".join(compared("start0", "start2").split())
+    assert f"47 ms in start0 ({why}), 36 ms in start1" in shown
+    assert "its steps are 1.31 times faster, but runs of one of them were slowed" in shown
+    assert "steady step 47 ms 36 ms" in shown
+    assert "mean of its runs - 36 ms, 2 runs" in shown
 
 
 def test_a_start_with_few_clean_steps_is_no_sample(history: Store) -> None:
     short = start(1, 0.05, answers={"step_seconds.clean_count": 9})
     history.save([start(0), short, start(3, 0.030, run="third")])
     assert verdicts("start0", "start3")["third, gpt2"][0] == "once"
+
+
+def test_two_launches_of_one_command_at_one_time_are_one_program(history: Store) -> None:
+    """Though each slowed the other, and an earlier start of one was faster."""
+    first = of(start(0, 0.0555), gpus=())
+    earlier = of(start(5, 0.023, ended=first.began - 1), gpus=())
+    second = of(start(1, 0.0537, began=first.began + 1), gpus=(), unnumbered="gpt2")
+    history.save([earlier, first, replace(second, run="gpt2-2")])
+    for pair in (("start0", "start1"), ("gpt2", "gpt2-2"), ("gpt2-2", "start5")):
+        shown = " ".join(compared(*pair).split())
+        assert "ran the same program, as far as recorded, so a difference counts as noise" in shown
+        assert "break-even at step" not in shown
+        assert shown.count("on the same host") == 1
+        assert "mean of its runs" not in shown
+    shown = " ".join(compared("start0", "start1").split())
+    assert "speed - 1.03 times faster, same program" in shown
+    took = first.ended - first.began  # type: ignore[operator]
+    share = f"{100 * (took - 1) / took:.0f} % and 100 % of their time"
+    words = f"gpt2 and gpt2-2 ran on the same host at the same time, for {share}"
+    assert f"Note: {words}, which may slow both." in shown
+
+
+def test_old_starts_of_one_program_are_no_pair_either(history: Store) -> None:
+    """Both have newer other starts than each other."""
+    history.save([start(at) for at in range(10)])
+    assert verdicts("start8", "start9")["gpt2 (start9), gpt2 (start8)"][0] == "same_program"
 
 
 def test_runs_that_were_not_repeated_show_a_ratio_and_no_verdict(history: Store) -> None:
