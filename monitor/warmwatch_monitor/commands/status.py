@@ -210,8 +210,9 @@ def _unrecorded(run: str = "") -> Iterator[str]:
     whose script is called as ``run`` first.
     """
     if pairs := sorted(without_record(), key=lambda pair: run not in pair[1]):
-        seen = ", ".join(f"{command or 'a process'} (pid {pid})" for pid, command in pairs[:_MOST])
-        yield f"PyTorch is loaded, without a record so far, in {seen}"
+        seen = few([f"{command or 'a process'} (pid {pid})" for pid, command in pairs], _MOST)
+        more = ": `warmwatch doctor`" if len(pairs) > _MOST else ""
+        yield f"PyTorch is loaded, without a record so far, in {seen}{more}"
 
 
 def _watched(run: str | None, watch: str | None) -> tuple[str | None, float | None]:

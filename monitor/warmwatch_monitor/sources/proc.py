@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -139,6 +139,37 @@ def command(pid: int) -> tuple[str, ...]:
     parts = sentence.removesuffix("\0").split("\0")
     # a process that has set its title separates its words by spaces
     return tuple((parts[0].split(" ") if len(parts) == 1 else parts) if sentence else ())
+
+
+def python_program(command: Sequence[str]) -> tuple[str, str]:
+    """What a Python command runs: ``-m`` and the module, or no option and the script.
+
+    ``-c`` without a name for code; neither for a prompt and for standard input.
+    """
+    rest = iter(command[1:])
+    for part in rest:
+        if not part.startswith("-"):
+            return "", part
+        if part == "-":
+            break
+        if part.startswith("--"):
+            if part == "--check-hash-based-pycs":
+                next(rest, "")
+            continue
+        # letters may share one dash, and the last one has a value: `-uc CODE`
+        letters, letter, value = part[1:], "", ""
+        for at, letter in enumerate(letters):
+            if letter in "cmWX":
+                value = letters[at + 1 :] or next(rest, "")
+                break
+        if letter in ("c", "m"):
+            return f"-{letter}", value if letter == "m" else ""
+    return "", ""
+
+
+def directory(pid: int) -> str:
+    """The name of a process's working directory, without its path."""
+    return os.path.basename(os.readlink(f"{PROC}/{pid}/cwd"))
 
 
 def pids() -> list[int]:

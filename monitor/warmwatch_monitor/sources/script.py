@@ -18,7 +18,6 @@ from warmwatch_monitor.sources import proc
 _LARGEST = 1 << 20  # bytes
 _ATTACHING = ("warmwatch.auto", "warmwatch.attach", "warmwatch.frameworks", "warmwatch.lifecycle")
 _LAUNCHED = "/warmwatch/_boot"  # on the PYTHONPATH of `warmwatch run`
-_WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")  # options of Python
 
 
 def argument(command: Sequence[str]) -> str:
@@ -26,15 +25,8 @@ def argument(command: Sequence[str]) -> str:
 
     ``-c`` or empty if it runs none.
     """
-    rest = iter(command[1:])
-    for part in rest:
-        if part in _WITH_VALUE:
-            next(rest, "")
-        elif part == "-m":
-            return next(rest, "").rpartition(".")[2]
-        elif part == "-c" or not part.startswith("-"):
-            return part
-    return ""
+    option, name = proc.python_program(command)
+    return name.rpartition(".")[2] if option == "-m" else name or option
 
 
 def run_name(pid: int) -> str:

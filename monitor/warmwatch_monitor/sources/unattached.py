@@ -65,7 +65,7 @@ class ObservedSource:
         polls.append(_signs(reading, own))
         return ObservedTraining(
             pid=pid,
-            command=shown(self._command(pid)),
+            command=_called(pid, self._command(pid)),
             gpus=tuple(gpu.uuid for gpu in own),
             signs=polls[-1],
             polls=len(polls),
@@ -105,8 +105,9 @@ class ObservedSource:
 def without_record() -> list[tuple[int, str]]:
     """Processes that have loaded PyTorch and have no record yet: pid and command.
 
-    Only of processes that this user may look into. No helpers of others, such as workers, and no
-    launcher of a process with a record.
+    The user's own ones with a script first, the newest first of these. Only of processes that this
+    user may look into. No helpers of others, such as workers, and no launcher of a process with a
+    record.
     """
     loaded: set[int] = set()
     recorded: set[int] = set()
@@ -120,12 +121,19 @@ def without_record() -> list[tuple[int, str]]:
     for pid in recorded:
         with suppress(OSError):
             launchers |= set(proc.ancestors(pid))
-    result = []
-    for pid in sorted(loaded - launchers):
+    found = []
+    for pid in loaded - launchers:
         with suppress(OSError):
             if (loaded | recorded).isdisjoint(proc.ancestors(pid)):
-                result.append((pid, shown(proc.command(pid))))
-    return result
+                command = proc.command(pid)
+                is_other = os.stat(f"{proc.PROC}/{pid}").st_uid != os.getuid()
+                rank = (
+                    is_other,
+                    not proc.python_program(command)[1],
+                    -proc.stat(pid).started_seconds,
+                )
+                found.append((rank, pid, _called(pid, command)))
+    return [(pid, text) for _, pid, text in sorted(found)]
 
 
 def is_starting(run: str, after: float) -> bool:
@@ -166,18 +174,19 @@ def in_initial_namespace() -> bool:
 
 def shown(command: Sequence[str]) -> str:
     """A command up to its script or module, because arguments may be secret."""
-    parts = [os.path.basename(command[0])] if command else []
-    rest = iter(command[1:])
-    for part in rest:
-        if part == "-m":
-            parts += ["-m", next(rest, "")]
-            break
-        if not part.startswith("-"):
-            parts.append(os.path.basename(part))
-            break
-        if part == "-c":
-            break
+    option, name = proc.python_program(command)
+    name = name if option else os.path.basename(name)
+    parts = [os.path.basename(command[0]) if command else "", option if name else "", name]
     return printable(" ".join(filter(None, parts)))[:_COMMAND_LIMIT]
+
+
+def _called(pid: int, command: Sequence[str]) -> str:
+    """A command as shown; if it runs no script, with the name of its working directory."""
+    text = shown(command)
+    if _is_python(command) and not proc.python_program(command)[1]:
+        with suppress(OSError):  # another user's
+            return printable(f"{text} in {proc.directory(pid)}")[:_COMMAND_LIMIT]
+    return text
 
 
 def _is_python(command: Sequence[str]) -> bool:

@@ -253,6 +253,9 @@ def test_processes_without_a_record_are_named_where_no_run_lives(
     unknown = run("gpt", *arguments).stderr
     assert '"import warmwatch.auto"' in unknown
     assert unknown.endswith(words)
+    several = [(pid, "x") for pid in range(5)]
+    monkeypatch.setattr("warmwatch_monitor.sources.unattached.without_record", lambda: several)
+    assert run(*arguments).stderr.endswith(", x (pid 2) and 2 more: `warmwatch doctor`\n")
     with held(write_record(tmp_path, warm("living"), name="living")):
         assert run(*arguments).stderr == ""
 

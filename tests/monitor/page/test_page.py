@@ -492,8 +492,10 @@ def test_no_recompile_is_said_only_of_the_runs_that_have_none(
     with daemon(tmp_path) as url, visit(browser, url) as page:
         assert page.page.evaluate(NO_RECOMPILE) == [
             "No recompile in the records.",
-            "No recompile of a living run in the records. "
-            "1 ended run recompiled: open the list of ended runs, or choose a run",
+            (
+                "No recompile of a living run in the records. "
+                "1 ended run recompiled: open the list of ended runs, or choose a run"
+            ),
             "No recompile of this run in the records.",
             "3 recompiles: warmwatch report n -v",
         ]

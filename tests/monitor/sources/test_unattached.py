@@ -156,6 +156,9 @@ def test_processes_are_listed_at_most_every_ten_seconds(monkeypatch: pytest.Monk
         (("/usr/bin/python3", "-u", "/home/me/train.py", "--key=s3cr3t"), "python3 train.py"),
         (("python", "-m", "torchtitan.train", "--key", "s3cr3t"), "python -m torchtitan.train"),
         (("python", "-c", "key = 's3cr3t'"), "python"),
+        (("python", "-uc", "key = 'a/s3cr3t'"), "python"),
+        (("python", "-", "s3cr3t"), "python"),
+        (("python", "-X", "dev", "-Werror", "train.py"), "python train.py"),
         ((), ""),
     ],
 )
@@ -258,6 +261,15 @@ def test_a_process_that_loaded_torch_and_has_no_record_is_found(
         found = [(pid, command) for pid, command in without_record() if pid in pids]
     assert [pid for pid, _ in found] == [one.pid]
     assert found[0][1].endswith(" train.py")
+    with (
+        running(str(script), str(library)) as older,
+        running("-c", LOADS, str(library)) as prompt,
+        running(str(script), str(library)) as newest,
+    ):
+        pids = {older.pid, prompt.pid, newest.pid}
+        found = [(pid, command) for pid, command in without_record() if pid in pids]
+    assert [pid for pid, _ in found] == [newest.pid, older.pid, prompt.pid]
+    assert found[-1][1].endswith(f" in {Path.cwd().name}"), "and nothing of its code"
 
 
 @pytest.mark.parametrize(

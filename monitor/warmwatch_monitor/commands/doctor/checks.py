@@ -25,7 +25,7 @@ from warmwatch_monitor.base.settings import EVER_SECONDS, Settings
 from warmwatch_monitor.base.timeouts import DISK_SECONDS, hangs, within
 from warmwatch_monitor.client.daemon import Answer, daemon_of, query_daemon
 from warmwatch_monitor.model import RecordReading, RecordRoom, Refusal
-from warmwatch_monitor.output.amounts import size
+from warmwatch_monitor.output.amounts import few, size
 from warmwatch_monitor.sources.host import pci_gpus
 from warmwatch_monitor.sources.listed import NOT_YET, RECORDS, Feed
 from warmwatch_monitor.sources.nvml.source import NvmlSource
@@ -55,7 +55,7 @@ def is_leftover(folder: str) -> bool:
 
 OLDEST_TORCH = (2, 6)
 _PATIENCE_SECONDS = 10.0
-_MOST_UNRECORDED = 5
+_MOST_UNRECORDED, _MOST_DAEMONS = 20, 5
 _LONG_WITHOUT_A_STEP_NS = 30 * 10**9
 _LEAST_BYTES, _LEAST_INODES = 16 << 20, 200  # as in the alert WarmwatchRecordDirectoryFull
 _LEAVES = (
@@ -159,31 +159,41 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
             "the same WARMWATCH_DIR and, in a container, with that directory mounted?",
         )
     if settings.observe:
-        unrecorded = [_unrecorded(pid, command) for pid, command in without_record()]
-        problems_first = sorted(unrecorded, key=lambda finding: finding.mark is not Mark.TROUBLE)
-        yield from problems_first[:_MOST_UNRECORDED]
+        yield from _unrecorded(without_record())
     now_ns = Clock().monotonic_ns()
     for reading in living:
         yield from _agent(reading)
         yield from _steps(reading, now_ns)
 
 
-def _unrecorded(pid: int, command: str) -> Finding:
-    """A process with PyTorch and without a record, which may be a training."""
-    what = f"{command or 'a process'} (pid {pid}) has loaded PyTorch and has no record"
-    with contextlib.suppress(OSError):  # it is gone
-        if attaches_nothing(pid):
-            return trouble(
-                f'{what}: its script has "import warmwatch", which attaches nothing',
-                advice='add "import warmwatch.auto" to the script, or run it below "warmwatch run"',
-                names=(command,),
-            )
-    return noted(
-        what,
-        advice='if it trains, add "import warmwatch.auto" to its script; if it has that, its '
-        "record comes when it builds its optimizer or calls torch.compile",
-        names=(command,),
-    )
+def _unrecorded(processes: Sequence[tuple[int, str]]) -> Iterator[Finding]:
+    """Processes with PyTorch and without a record, which may be trainings."""
+    unknown = list[str]()
+    for pid, command in processes:
+        name = f"{command or 'a process'} (pid {pid})"
+        if not _attaches_nothing(pid):
+            unknown.append(name)
+            continue
+        yield trouble(
+            f"{name} has loaded PyTorch and has no record: its script has "
+            '"import warmwatch", which attaches nothing',
+            advice='add "import warmwatch.auto" to the script, or run it below "warmwatch run"',
+            names=(command,),
+        )
+    if unknown:
+        yield noted(
+            f"PyTorch is loaded, without a record so far, in {few(unknown, _MOST_UNRECORDED)}",
+            advice='one that trains needs "import warmwatch.auto" in its script; if it has that, '
+            "its record comes when it builds its optimizer or calls torch.compile",
+            names=tuple(command for _, command in processes),
+        )
+
+
+def _attaches_nothing(pid: int) -> bool:
+    try:
+        return attaches_nothing(pid)
+    except OSError:  # it is gone
+        return False
 
 
 def _room(room: RecordRoom) -> Finding:
@@ -209,7 +219,7 @@ def _daemons() -> Iterator[Finding]:
     names = [f"pid {pid} of {login(uid) or uid}" for pid, uid in daemons()]
     if len(names) > 1:
         yield noted(
-            f"{len(names)} daemons run on this host: {', '.join(names[:_MOST_UNRECORDED])}",
+            f"{len(names)} daemons run on this host: {few(names, _MOST_DAEMONS)}",
             advice="let Prometheus scrape one of those that read the same record directory: "
             "otherwise each run is there twice",
         )

@@ -121,7 +121,7 @@ def doctor(
     if is_json:
         say(as_json(_document(findings, troubles)))
     elif not interrupted:
-        say(f"{counted(troubles, 'problem')} found" if troubles else "no problem found")
+        say(_total(findings, troubles))
     ctx.exit(interrupted or bool(troubles))
 
 
@@ -169,6 +169,13 @@ def _document(findings: Sequence[Finding], troubles: int) -> DoctorDocument:
         for finding in findings
     ]
     return DoctorDocument(to_do=troubles, findings=lines)
+
+
+def _total(findings: Sequence[Finding], troubles: int) -> str:
+    """``no problem found, 2 notes``: a note may be a problem, which only the user knows."""
+    notes = sum(finding.mark is Mark.NOTE for finding in findings)
+    found = counted(troubles, "problem") if troubles else "no problem"
+    return f"{found} found, {counted(notes, 'note')}" if notes else f"{found} found"
 
 
 def _line(finding: Finding) -> str:

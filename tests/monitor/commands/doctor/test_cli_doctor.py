@@ -74,7 +74,7 @@ def test_doctor_exits_0_without_a_problem(tmp_path: Path) -> None:
 
 def one_trouble(result: Result) -> str:
     assert result.exit_code == 1
-    assert result.stdout.splitlines()[-1] == "1 problem found"
+    assert result.stdout.splitlines()[-1].startswith("1 problem found")
     (line,) = troubles(result)
     return line
 
@@ -177,8 +177,13 @@ def test_a_training_that_imports_warmwatch_alone_is_a_problem(
         one_trouble(result)
     )
     assert 'add "import warmwatch.auto" to the script' in " ".join(result.stdout.split())
+    notes = [line for line in result.stdout.splitlines() if "without a record so far" in line]
+    assert len(notes) == 1, "one text for all others"
+    assert "(pid 1), " in notes[0]
+    assert "(pid 6)" in notes[0]
     monkeypatch.setattr(checks, "attaches_nothing", lambda _: False)
     assert doctor().exit_code == 0, "its record may come"
+    assert " notes" in doctor().stdout.splitlines()[-1], "one of which may be a training"
 
 
 def compiled(
