@@ -29,7 +29,7 @@ READ = {
     # the history has the sentence of an ended run without its clauses: a condition is shown once
     "commands/report/wording.py:answer": "a condition in the sentence",
     "commands/runs.py:_moment": "an argument",
-    "commands/status.py:_that_fits": "lines",
+    "commands/terminal/redrawn.py:_that_fits": "lines",
     "commands/top/detail.py:_plots": "whether a line stands above already",
 }
 # what the page reads, each with a part of its line

@@ -73,9 +73,9 @@ NUMBER = r"\d[\d,]*(?:\.\d+)?"
 VARYING = [
     (re.compile(rf"\b{NUMBER} (?:us|ms|s|min|h)(?: {NUMBER} (?:s|min))?(?![\w.])"), "<time>"),
     (re.compile(rf"\b(?:{'|'.join(PHASES)})\b"), "<phase>"),
-    # a few steps later it has enough of them
+    # a few steps later it has enough of them, or the machine is idle
     (
-        re.compile(r" so far, (of \d+ steps\b|getting \w+(: <time> in the last \d+ steps\b)?)"),
+        re.compile(r" so far(, of \d+ steps\b|, getting \w+(: <time> in the last \d+ steps\b)?)?"),
         " is the real speed",
     ),
     (re.compile(r"\bof \d+ steps\b"), "of <number> steps"),

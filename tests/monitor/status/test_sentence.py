@@ -15,7 +15,14 @@ from warmwatch.shared.phrases import duration
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.record import RING, Slot
 from warmwatch.shared.states import ENDED
-from warmwatch_monitor.model import Beginning, Compilation, ProcessReading, RankView, Recompile
+from warmwatch_monitor.model import (
+    Beginning,
+    Compilation,
+    LimitedBy,
+    ProcessReading,
+    RankView,
+    Recompile,
+)
 from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.status.document import reached, status
 from warmwatch_monitor.status.goals import is_reached
@@ -245,6 +252,18 @@ def test_a_speed_of_steps_of_several_lengths_is_an_average() -> None:
     lengths = [30 * MS, 30 * MS, 120 * MS] * 30
     view = since_a_compilation(lengths, replace(b.WARM, clean_bins=b.bins(*lengths)))
     assert "59.5 ms a step is the real speed on average;" in f"{summary(b.snapshot(view))};"
+
+
+@pytest.mark.parametrize("contended", ["cpu", "gpu"])
+def test_a_speed_that_other_programs_limit_is_the_speed_so_far(contended: str) -> None:
+    """It is another one as soon as they end; on whichever rank they are."""
+    limit = LimitedBy(verdict="shared", contended=contended, share=0.74)
+    slowed = replace(b.view(b.as_rank(b.WARM, 1, 2)), limited_by=limit)
+    (run,) = status(b.snapshot(b.view(b.as_rank(b.WARM, 0, 2)), slowed)).runs
+    assert f"36 ms a step so far; limited by {contended.upper()} contention" in run.summary
+    assert run.subtitle.startswith("since step 4: the speed so far; limited by ")
+    assert "real speed" not in f"{run}"
+    assert run.state == "warm"
 
 
 def test_slow_steps_that_get_faster_do_not_get_slower() -> None:

@@ -56,7 +56,8 @@ from warmwatch_monitor.status.words.states import (
 def run_answer(run: RunView) -> Headline:
     """What ``run`` does, for how long, which rank holds it back; then the other clauses."""
     decisive = decisive_rank(run)
-    head, *of_state = describe_state(_with_stretch(run, decisive))
+    of_run = structs.replace(_with_stretch(run, decisive), limited_by=run.limited_by)
+    head, *of_state = describe_state(of_run)
     if which := _which(run, decisive):
         beyond = None if head.beyond is None else ", ".join(filter(None, [head.beyond, which]))
         head = structs.replace(head, text=f"{head.text}, {which}", beyond=beyond)

@@ -379,7 +379,7 @@ def runs_ahead(figures: Figures) -> str:
 
 def _so_far(view: RankView) -> str:
     """Why the speed may not be the real one yet: too few clean steps since the last compile
-    activity, or a trend in them. Empty if it is.
+    activity, a trend in them, or other programs on its CPUs or GPU. Empty if it is.
     """
     steps = view.figures.steps
     if steps.trend is not None:
@@ -387,7 +387,10 @@ def _so_far(view: RankView) -> str:
     pair = (steps.clean.count, view.judgement.clean_steps or None)
     count = min((number for number in pair if number is not None), default=FEWEST_STEPS)
     early = count < FEWEST_STEPS if steps.settled is None else not steps.settled
-    return f"so far, of {counted(count, 'step')}" if early else ""
+    if early:
+        return f"so far, of {counted(count, 'step')}"
+    limit = view.limited_by
+    return "so far" if limit is not None and limit.verdict == "shared" else ""
 
 
 def _newest(steps: Steps) -> str:
@@ -421,7 +424,9 @@ def _speed_clause(view: RankView) -> Clause:
     steps, so_far = view.figures.steps, _so_far(view)
     if steps.length is None or "silent" in view.judgement.conditions:
         return Clause("", Kind.WAIT)
-    claim = so_far or f"is the real speed{' on average' if steps.averaged else ''}"
+    claim = so_far or "is the real speed"
+    if steps.averaged and so_far in ("", "so far"):
+        claim += " on average"
     speed, latest = f"{took(steps.length)} a step", _newest(steps)
     beyond = f"{'the speed' if so_far else 'this'} {claim}{latest}"
     return Clause(f"{speed} {claim}{latest}", Kind.WAIT, f"{speed} {claim}", beyond=beyond)
