@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from support import reference, sessions
 from support.sessions import PAGES
@@ -17,6 +18,7 @@ from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.record import REASONS
 from warmwatch.shared.states import CONDITIONS, Conditions, State
 from warmwatch.shared.variables import Internal, Monitor, Training, defaults
+from warmwatch_monitor.commands import EXIT_CODES
 from warmwatch_monitor.commands.cli import COMMANDS, cli
 from warmwatch_monitor.status.schema.json_schema import definitions
 
@@ -42,6 +44,19 @@ def test_every_key_of_json_output_has_a_description(document: type) -> None:
     for name, schema in definitions(document, ref_template="{name}").items():
         for key, described in schema.get("properties", {}).items():
             assert described.get("description"), f"{name}.{key}"
+
+
+def test_every_exit_code_is_in_the_help_and_in_the_docs() -> None:
+    """Each that a command names in its own help, too."""
+    known = {code for codes in EXIT_CODES for code in codes}
+    table = (DOCS / "reference" / "commands.md").read_text().split("## Exit codes")[1]
+    rows = re.findall(r"^\| (\d[\d, ]*) \|", table, re.MULTILINE)
+    assert {int(code) for row in rows for code in row.split(", ")} == known
+    for name in ("", *COMMANDS):
+        words = [name, "--help"] if name else ["--help"]
+        _, _, shown = CliRunner().invoke(cli, words).stdout.partition("Exit code:")
+        named = {int(code) for code in re.findall(r"\b\d+\b", shown.partition("\n\n")[0])}
+        assert named == known if not name else named <= known, name
 
 
 def test_every_state_and_condition_is_documented() -> None:

@@ -30,4 +30,18 @@ GROUPS = {
         "demo": (".commands.demo", "Watch a small model compile; no GPU needed."),
     },
 }
+# all exit codes, for --help; docs/reference/commands.md has the cases of each
+EXIT_CODES = {
+    (0,): "warm, or done",
+    (1,): "failed",
+    (2,): "usage",
+    (3,): "not warm",
+    (4,): "trouble",
+    (5,): "no run",
+    (6,): "no answer",
+    (124,): "timeout of wait",
+    (126, 127): "CMD cannot be run",
+    (130,): "Ctrl-C",
+    (141,): "the reader of wait is gone",
+}
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}

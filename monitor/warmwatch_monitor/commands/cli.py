@@ -14,7 +14,7 @@ import click
 
 from warmwatch import __version__
 from warmwatch_monitor.base.errors import OutputError, WarmwatchError, nearest
-from warmwatch_monitor.commands import COMMANDS, GROUPS
+from warmwatch_monitor.commands import COMMANDS, EXIT_CODES, GROUPS
 from warmwatch_monitor.output.console import (
     note,
     plain,
@@ -52,11 +52,6 @@ def _command(name: str) -> click.Command:
     command.context_settings.setdefault("help_option_names", _HELP_OPTION.opts)
     command.get_help_option = _help_option  # type: ignore[method-assign]
     return command
-
-
-_CODES = (
-    "Exit code: 0 warm, or done; 1 failed; 2 usage; 3 not warm; 4 trouble; 5 no run; 6 no answer"
-)
 
 
 class _Commands(click.Group):
@@ -100,7 +95,8 @@ class _Commands(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         formatter.write_paragraph()
-        formatter.write_text(_CODES)
+        cases = (f"{', '.join(map(str, codes))} {text}" for codes, text in EXIT_CODES.items())
+        formatter.write_text(f"Exit code: {'; '.join(cases)}")
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         if "_WARMWATCH_COMPLETE" in os.environ:

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -163,7 +164,13 @@ def serve(
         sender = make_sender(poller, bound) if settings.otlp else None
         _announce(settings, bound, log, is_json=is_json)
         listeners = [listener] if local is None else [listener, local]
-        _serve(poller, sender, server, listeners, history, keeper, log)
+        began = time.monotonic()
+        try:
+            _serve(poller, sender, server, listeners, history, keeper, log)
+        finally:
+            if log is not None:
+                log.note("stop", pid=os.getpid(), seconds=time.monotonic() - began)
+                log.stop()
 
 
 def _check(settings: Settings, *, is_json: bool) -> None:
@@ -287,8 +294,6 @@ def _serve(
         poller.stop()
         if keeper is not None:
             keeper.finish()
-        if log is not None:
-            log.stop()
 
 
 def _reload(server: HttpServer, manager: ServiceManager, log: DaemonLog | None) -> None:

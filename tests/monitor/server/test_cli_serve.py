@@ -286,9 +286,11 @@ def test_each_change_is_logged_as_one_structured_line(tmp_path: Path, style: str
         assert (refused["level"], refused["path"]) == ("warning", str(tmp_path / "stray"))
         (lost,) = (line for line in lines if line["event"] == "run" and line["state"] == "lost")
         assert (lost["run"], lost["before"], lost["level"]) == ("gpt2", "warm", "warning")
+        assert (lines[-1]["event"], lines[-1]["pid"]) == ("stop", process.pid)
     else:
         assert f" level=warning event=refused path={tmp_path}/stray reason=" in errors
         assert " level=warning event=run run=gpt2 state=lost before=warm" in errors
+        assert f" level=info event=stop pid={process.pid} seconds=" in errors.splitlines()[-1]
 
 
 def test_an_unread_log_pipe_does_not_block_the_daemon(tmp_path: Path) -> None:
