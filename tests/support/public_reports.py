@@ -17,7 +17,7 @@ from typing import Any
 
 from support.accuracy import DOCUMENT, ESTIMATES, REPORTS
 from support.daemon import completed
-from support.torch_versions import TORCH
+from support.torch_versions import TORCH, VERSION
 from support.trainings import ROOT, environment, result_of
 
 FOLDER = ROOT / "tests" / "process" / "reports"
@@ -34,7 +34,8 @@ class PublicReport:
             remedy; ``None``: it happens once, and nothing needs a remedy.
         category: of the recompiles; ``None``: any. names: identifiers that the cause must name.
         remedy: words of PyTorch's that the remedy must contain. needs: what PyTorch must do for it
-            to happen, a field of ``torch_versions.Reports``.
+            to happen, a field of ``torch_versions.Reports``. ``versions`` in a file has what else
+            is true with another PyTorch.
     """
 
     name: str
@@ -99,11 +100,13 @@ def _read(path: Path) -> PublicReport:
         and isinstance(node.targets[0], ast.Name)
         and node.targets[0].id in ("SOURCE", "EXPECT")
     }
+    expected = assigned["EXPECT"]
+    others = expected.pop("versions", {})
     return PublicReport(
         name=path.stem,
         about=ast.get_docstring(tree) or "",
         source=assigned["SOURCE"],
-        **assigned["EXPECT"],
+        **{**expected, **others.get(VERSION, {})},
     )
 
 

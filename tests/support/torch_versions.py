@@ -23,6 +23,8 @@ class Reports:
             of 2.11 crashes in the second one on a machine without a GPU, without the agent too.
         builds_with_baton: of several processes that load one C++ extension, one builds it for all.
         guards_parameters: it recompiles when ``requires_grad`` of a parameter changes.
+        guards_integers: it recompiles for each value of an integer attribute of a module.
+        breaks_at_tolist: ``tolist()`` of a tensor of integers breaks the graph.
         unrolled_size: the category of a recompile for the size of a tensor that a loop unrolls;
             2.6 guards the tensor's ``len()``, as it does a list's.
         quotes_lines: the reason of a recompile quotes the user's line.
@@ -38,6 +40,8 @@ class Reports:
     threads: int = 3
     builds_with_baton: bool = True
     guards_parameters: bool = True
+    guards_integers: bool = True
+    breaks_at_tolist: bool = True
     unrolled_size: str = "shape"
     quotes_lines: bool = True
     names_refused: bool = True
@@ -52,6 +56,8 @@ _VERSIONS = {
         missing=("runtime_compilations", "cache_verdicts", "choices"),
         limit="cache_size_limit",
         guards_parameters=False,
+        guards_integers=False,
+        breaks_at_tolist=False,
         unrolled_size="python_value",
         quotes_lines=False,
         names_refused=False,

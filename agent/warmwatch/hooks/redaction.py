@@ -79,10 +79,8 @@ _EXPLAINED = re.compile(
 )
 # In 2.6 PyTorch's own quotes are around this whole reason.
 _SKIPPED = re.compile(r"^'(skip function [\w.<>]{1,200} in file [^']{1,1000})'(?:', .*)?$")
-# In 2.6 sentences for all such functions follow it, with another function as an example.
-_BUILTIN = re.compile(
-    r"^(Graph break due to unsupported builtin [\w.<>]{1,200})\. This function .*$"
-)
+# In 2.6 sentences follow it, with another function as an example.
+_BUILTIN = re.compile(r"^(Graph break due to unsupported (?:Python )?builtin [\w.<>]{1,200})\. .*")
 _HINTED = " (HINT: "  # follows a guard or its place
 # Lines of an exception: PyTorch's hints, and the exception that a backend raised.
 _HINT = re.compile(r"^ {0,4}Hint: (.{1,600})$", re.MULTILINE)

@@ -12,6 +12,10 @@ import torch
 CURED = "CURED" in os.environ
 torch.manual_seed(0)
 net = torch.nn.Linear(4, 4)
+# of 2.8 and later, and of 2.6
+LIMIT = "recompile_limit"
+if not hasattr(torch._dynamo.config, LIMIT):
+    LIMIT = "cache_size_limit"
 optimizer = torch.optim.SGD(net.parameters(), 0.01)
 
 

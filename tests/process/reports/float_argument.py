@@ -10,6 +10,7 @@ EXPECT = {
     "remedy": ["tensor"],
     "recompiles": 2,
     "cured": 0,
+    "versions": {"2.6": {"recompiles": 1}},
 }
 
 

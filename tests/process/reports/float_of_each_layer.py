@@ -10,6 +10,7 @@ EXPECT = {
     "remedy": [],
     "recompiles": 3,
     "cured": 0,
+    "versions": {"2.6": {"recompiles": 1}},
 }
 
 

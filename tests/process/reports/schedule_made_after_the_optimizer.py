@@ -11,6 +11,14 @@ EXPECT = {
     "recompiles": 1,
     "breaks": 3,
     "cured": 0,
+    "versions": {
+        "2.6": {
+            "category": "python_value",
+            "names": ["self.param_groups[0]"],
+            "remedy": [],
+            "breaks": 2,
+        }
+    },
 }
 
 adam = torch.optim.AdamW(net.parameters(), lr=torch.tensor(0.01))

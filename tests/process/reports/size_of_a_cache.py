@@ -10,6 +10,7 @@ EXPECT = {
     "remedy": ["allow_unspec_int_on_nn_module"],
     "recompiles": 5,
     "cured": 1,
+    "needs": "guards_integers",
 }
 
 torch._dynamo.config.allow_unspec_int_on_nn_module = CURED

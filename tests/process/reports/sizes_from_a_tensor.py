@@ -12,6 +12,7 @@ EXPECT = {
     "breaks": 1,
     "graphs": 3,
     "cured": 1,
+    "needs": "breaks_at_tolist",
 }
 
 if CURED:

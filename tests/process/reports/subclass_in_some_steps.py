@@ -4,7 +4,14 @@ import torch
 from _loop import CURED, net, steps
 
 SOURCE = "pytorch/pytorch#187073"
-EXPECT = {"category": None, "names": ["x"], "remedy": ["one type"], "recompiles": 1, "cured": 0}
+EXPECT = {
+    "category": None,
+    "names": ["x"],
+    "remedy": ["one type"],
+    "recompiles": 1,
+    "cured": 0,
+    "versions": {"2.6": {"breaks": 1}},
+}
 
 
 class Async(torch.Tensor):
