@@ -34,6 +34,7 @@ from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.output.options import Whole
 from warmwatch_monitor.output.summary import shortened
 from warmwatch_monitor.status.goals import lives
+from warmwatch_monitor.status.words.states import ended_in_words
 
 Run = dict[str, Any]
 
@@ -78,7 +79,9 @@ def _row(run: Run, now: float) -> dict[str, str]:
     return {
         "id": run["id"],
         "run": shortened(run["run"], _LONGEST_NAME),
-        "state": f"{run['state']}?" if is_unseen(run, now) else run["state"],
+        "state": f"{run['state']}?"
+        if is_unseen(run, now)
+        else ended_in_words(run["state"], run.get("end")),
         "began": _when(run["began"], now),
         "took": brief(max(0.0, ended - run["began"])),
         "steps": if_known(str, run["steps"]),
@@ -176,7 +179,8 @@ def runs(
     if is_json:
         say(as_json(RunsDocument(database=str(store.path), runs=listed)))
     else:
-        values = [plain(asdict(entry)) for entry in listed]
+        ends = store.ends(entry.id for entry in listed if entry.state == State.FINISHED)
+        values = [plain({**asdict(entry), "end": ends.get(entry.id)}) for entry in listed]
         _show(values, in_all, store.path, filtered=filtered)
         if any(
             lives(value) and value["id"] not in living and not is_unseen(value, time.time())

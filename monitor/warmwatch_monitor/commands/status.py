@@ -317,7 +317,8 @@ def _left_out(runs: list[Answer], now: float) -> str:
         for run in runs
     ]
     parts = [
-        f"{run['run']} {run['state']}" + (f" {duration(max(0.0, now - at))} ago" if at else "")
+        f"{run['run']} {run.get('state_words') or run['state']}"
+        + (f" {duration(max(0.0, now - at))} ago" if at else "")
         for at, run in sorted(times, key=lambda pair: -pair[0])
     ]
     return f"ended: {few(parts, _NAMED)} (--all shows more)"

@@ -194,6 +194,20 @@ def _answer(text: str) -> dict[str, Any]:
     return answer
 
 
+class _End(Struct):
+    how: str
+
+
+class _Ended(Struct):
+    end: _End | None = None
+
+
+def end_of(answer: str) -> str | None:
+    """How a rank ended, as in ``/status``; ``None`` if it did not, as far as stored."""
+    end = msgspec.json.decode(answer, type=_Ended).end
+    return None if end is None else end.how
+
+
 def samples_of(rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Samples]]:
     """Samples by rank, and by GPU uuid."""
     of_ranks: dict[int, Samples] = {}

@@ -207,6 +207,17 @@ class Store:
         with self._database.reading() as connection:
             return {id for id in ids if _state(connection, id) in ENDED_STATES}
 
+    def ends(self, ids: Iterable[str]) -> dict[str, str]:
+        """How the first rank of each ended, as far as stored; without damaged runs."""
+        ends = {}
+        with self._database.reading() as connection:
+            for id in ids:
+                answer = connection.execute(_FIRST_ANSWER, (id,)).fetchone()
+                with suppress(rows.RowError), rows.of_run(id):
+                    if answer is not None and (how := rows.end_of(answer["answer"])):
+                        ends[id] = how
+        return ends
+
     def seen(self) -> Mapping[tuple[str, int, float], RankHistory]:
         """What daemons saw of ranks, by start of their run, rank, and when they attached."""
         seen: dict[tuple[str, int, float], RankHistory] = {}
@@ -268,6 +279,9 @@ DELETE FROM runs WHERE id IN (
 _RANKS = "SELECT * FROM ranks WHERE id = ? ORDER BY rank"
 _COMPILATIONS = "SELECT * FROM compilations WHERE id = ? ORDER BY rank, number"
 _SAMPLES = "SELECT * FROM samples WHERE id = ? ORDER BY rank, gpu"
+
+
+_FIRST_ANSWER = "SELECT answer FROM ranks WHERE id = ? ORDER BY rank LIMIT 1"
 
 
 def _of(connection: sqlite3.Connection, query: str, id: str) -> Iterator[dict[str, Any]]:

@@ -171,6 +171,18 @@ def test_a_python_without_sqlite_has_no_history_and_everything_else_works(
         assert process.stderr.readline().startswith(expected)
 
 
+def test_a_run_that_ctrl_c_ended_is_interrupted_and_in_the_state_finished(
+    memory: Path, tmp_path: Path
+) -> None:
+    write_record(memory, ended(warm(), "interrupted"))
+    environ = {"WARMWATCH_DIR": str(memory), "WARMWATCH_STATE": str(tmp_path / "state")}
+    for options in ((), ("--state", "finished")):
+        _, row, _ = warmwatch("runs", *options, **environ).stdout.splitlines()
+        assert row.split()[1:3] == ["gpt2", "interrupted"]
+    for command in ("status", "report"):
+        assert "gpt2: interrupted after" in warmwatch(command, **environ).stdout
+
+
 def test_by_default_the_history_is_in_the_users_state_directory(tmp_path: Path) -> None:
     home = str(tmp_path)
     for variables, place in (

@@ -575,21 +575,24 @@ def listener(say: Callable[[socket.socket], object]) -> Iterator[str]:
         thread.join(10)
 
 
-def test_ended_runs_are_in_the_last_line_unless_they_are_named(tmp_path: Path) -> None:
-    write_record(tmp_path, ended(warm("old"), "failed"), name="old")
+@pytest.mark.parametrize(("how", "code"), [("failed", 4), ("interrupted", 0)])
+def test_ended_runs_are_in_the_last_line_unless_they_are_named(
+    tmp_path: Path, how: str, code: int
+) -> None:
+    write_record(tmp_path, ended(warm("old"), how), name="old")
     with held(write_record(tmp_path, warm("gpt2"), name="gpt2")):
         plain, everything = run("--dir", str(tmp_path)), run("--all", "--dir", str(tmp_path))
         named = run("old", "--dir", str(tmp_path))
     lines = plain.stdout.splitlines()
     assert lines[0].startswith("gpt2: warm")
-    assert re.fullmatch(r"ended: old failed [\d.]+ m?s ago \(--all shows more\)", lines[-1])
+    assert re.fullmatch(rf"ended: old {how} [\d.]+ m?s ago \(--all shows more\)", lines[-1])
     assert not any(line.startswith("old") for line in lines)
     assert plain.exit_code == 0
-    assert [line.split()[0] for line in everything.stdout.splitlines() if "failed" in line][-1] == (
+    assert [line.split()[0] for line in everything.stdout.splitlines() if how in line][-1] == (
         "old"
     )
     assert everything.exit_code == 0
-    assert (named.exit_code, named.stdout.splitlines()[0][:11]) == (4, "old: failed")
+    assert (named.exit_code, named.stdout.startswith(f"old: {how} after")) == (code, True)
 
 
 def test_without_a_live_run_status_shows_the_ended_ones(tmp_path: Path) -> None:

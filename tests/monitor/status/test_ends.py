@@ -71,7 +71,7 @@ ENDS = {
     "finished": (ended("finished", code=0), "finished after 12 steps", ("finished", 0, None)),
     "interrupted": (
         ended("interrupted", exception="KeyboardInterrupt"),
-        "finished after 12 steps (interrupted)",
+        "interrupted after 12 steps",
         ("interrupted", None, "KeyboardInterrupt"),
     ),
     "detached": (ended("detached"), "detached after 12 steps", ("detached", None, None)),

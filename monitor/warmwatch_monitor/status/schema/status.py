@@ -75,8 +75,8 @@ class RunAnswer(Struct, frozen=True, kw_only=True):
     state: State
     """State of its least advanced living rank."""
     state_words: str
-    """The state with the condition that qualifies it, as in `warm but slower`; `detached` if it was
-    detached.
+    """The state with the condition that qualifies it, as in `warm but slower`; `interrupted` or
+    `detached` if it finished so.
     """
     qualified_by: str | None = None
     """The condition that qualifies a warm or eager state, as in `warm but slower`; null if none."""

@@ -138,11 +138,16 @@ def leads_with(view: RankView) -> str:
 
 
 def state_words(view: RankView) -> str:
-    """Its state, and the condition that qualifies it: ``warm but slower``; or ``detached``."""
+    """Its state, and the condition that qualifies it: ``warm but slower``; or how it ended."""
     state = view.judgement.state.value
     if lead := qualified_by(view):
         return f"{state}{_QUALIFIED[lead](view.figures)}"
-    return "detached" if end_of(view) == "detached" else state
+    return ended_in_words(state, end_of(view))
+
+
+def ended_in_words(state: str, how: str | None) -> str:
+    """``state``; ``interrupted`` or ``detached`` of a run that finished so."""
+    return how if how in ("interrupted", "detached") and state == State.FINISHED else state
 
 
 def qualified_by(view: RankView) -> str | None:
@@ -464,8 +469,7 @@ def end_of(view: RankView) -> str | None:
 
 def _finished(view: RankView) -> StateText:
     """With the advice to mark steps, if it compiled and no step was recorded."""
-    interrupted = "(interrupted)" if end_of(view) == "interrupted" else ""
-    head = _after(state_title(view), interrupted, " ")
+    head = _head(state_title(view), "")
     steps, compile = view.figures.steps, view.figures.compile
     # the first optimizer step may not have come, especially if the run ended while compiling
     early = steps.optimizer or compile.open is not None
