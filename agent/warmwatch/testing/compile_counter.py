@@ -15,7 +15,7 @@ from typing import Any
 
 from warmwatch import _guard
 from warmwatch.hooks import registry
-from warmwatch.hooks.dynamo.breaks import head_of, place_of, reason_of
+from warmwatch.hooks.dynamo.breaks import STEPPED, head_of, place_of, reason_of
 from warmwatch.hooks.dynamo.events import Compiling
 from warmwatch.hooks.installation import Hooks, ImportWatch
 from warmwatch.hooks.points import Listener
@@ -219,7 +219,9 @@ class _Sample:
         """
         self.take()
         pairs: list[tuple[str, Mapping[str, Any]]] = [
-            (reason_of(reason), place_of(reason)) for reason in self._new_reasons
+            (reason_of(reason), place_of(reason))
+            for reason in self._new_reasons
+            if reason_of(reason) != STEPPED  # counted by the text that rose
         ]
         listed = Counter(head_of(text) for text, _ in pairs)
         for text, count in self._new_counts.items():

@@ -140,6 +140,28 @@ def test_a_break_that_pytorch_does_not_count_is_named_and_its_remedy_cures(
     assert remedy in (known or "")
 
 
+def test_a_break_that_pytorch_counts_before_it_leaves_the_function_counts_once(
+    hooks: Hooks,
+) -> None:
+    lstm = torch.nn.LSTM(3, 3)
+
+    @compiled
+    def tagged(x: Any) -> Any:
+        return lstm(x.sin())[0].cos()
+
+    tagged(x())
+    ((text, count),) = hooks.graph_breaks().items()
+    assert hooks.counters()["graph_breaks"] == count == 1
+    assert hooks.break_place(text)["eager"] == "all"
+
+
+def test_a_break_counts_again_after_a_reset(hooks: Hooks) -> None:
+    for _ in range(2):
+        torch._dynamo.reset()  # which clears PyTorch's list of breaks
+        branch(cured=False)
+    assert list(hooks.graph_breaks().values()) == [2]
+
+
 def test_a_break_of_pytorchs_scheduler_needs_no_remedy(hooks: Hooks) -> None:
     weight = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(weight.parameters())

@@ -100,6 +100,23 @@ def test_blocks_count_what_pytorch_counts(warmwatch_compiles):
         assert compiles.breaks >= sum(counters["graph_break"].values()) / 2
 
 
+def test_a_break_that_leaves_the_rest_of_a_function_to_python_counts_once(warmwatch_compiles):
+    class Recurrent(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = torch.nn.LSTM(1, 1)
+
+        def forward(self, x):
+            x = x.sin() + 1
+            x, _ = self.lstm(x)
+            return x.cos()
+
+    torch._dynamo.reset()
+    compiled, _ = made(Recurrent())
+    with warmwatch_compiles(graphs=1, breaks=1):
+        compiled(torch.ones(3, 1, 1))
+
+
 def test_compilations_are_counted_although_the_test_clears_the_counters(warmwatch_compiles):
     with warmwatch_compiles(graphs=3, recompiles=0, breaks=0) as compiles:
         for _ in range(3):
@@ -224,7 +241,7 @@ def test_no_agent_is_attached(warmwatch_compiles):
 
 @pytest.mark.slow
 def test_the_plugin_counts_as_pytorch_does(forked_pytest_of: PytestOf) -> None:
-    forked_pytest_of(COUNTS.replace("LIMIT", TORCH.limit)).assert_outcomes(passed=12)
+    forked_pytest_of(COUNTS.replace("LIMIT", TORCH.limit)).assert_outcomes(passed=13)
 
 
 FAILS = """

@@ -27,7 +27,7 @@ MOST_BREAKS = 1_000  # some contain a place each; the ledger reports fewer
 _COUNTED, _RAISED = "graph_break", "unimplemented"  # groups of counters
 _LEFT = "Unsupported"
 _JUMP = "generic_jump "
-_STEPPED = "step_unsupported"
+STEPPED = "step_unsupported"
 _BRANCH = "Data-dependent branching"  # what PyTorch calls it where it cannot resume
 _NO_RESUME = "Encountered graph break that we cannot resume from"  # as PyTorch logs it
 _STACK = "\nfrom user code"  # after PyTorch's words, with lines of the user's
@@ -41,6 +41,7 @@ class Breaks:
     def __init__(self, counters: Mapping[str, Mapping[str, int]], reasons: Sequence[Any]) -> None:
         self._counters, self._reasons = counters, reasons
         self._seen = len(reasons)
+        self._last = reasons[-1] if reasons else None
         self._raised: Mapping[str, int] = self._first(_RAISED)
         self._uncounted: Bounded[str, int] = Bounded(MOST_BREAKS)
         self._left: Bounded[str, dict[str, Any]] = Bounded(MOST_BREAKS)
@@ -59,22 +60,30 @@ class Breaks:
 
     def compiled(self, metrics: Any) -> None:
         """A compilation of this record ended on this thread."""
-        reasons = self._reasons
-        new = reasons[self._seen if self._seen <= len(reasons) else 0 :]  # ``explain`` clears it
-        self._seen = len(reasons)
+        new = self._new_reasons()
         raised = self._raised_meanwhile()
         for value in new:
             reason = reason_of(value)
             self._left.pop(reason, None)  # its last break left no frame
             if reason == _BRANCH:
                 self._count(reason)
-            elif reason == _STEPPED:
+            elif reason == STEPPED:
                 reason = raised or _NO_RESUME
                 self._count(reason)
                 self._left[reason] = {**place_of(value), "eager": "rest"}
         if (why := _why_left(metrics, raised)) is not None:
-            self._count(why)
+            # PyTorch may have counted it, and then found that it cannot resume
+            if all(head_of(reason_of(value)) != head_of(why) for value in new):
+                self._count(why)
             self._left[why] = _place(metrics)
+
+    def _new_reasons(self) -> Sequence[Any]:
+        """Those since the last call. ``reset`` and ``explain`` clear PyTorch's list."""
+        reasons, seen = self._reasons, self._seen
+        is_same = 0 < seen <= len(reasons) and reasons[seen - 1] is self._last
+        new = reasons[seen if is_same else 0 :]
+        self._seen, self._last = len(reasons), new[-1] if new else self._last
+        return new
 
     def place(self, reason: str) -> dict[str, Any]:
         """The innermost traced line of the last break for ``reason``, if PyTorch recorded it.
