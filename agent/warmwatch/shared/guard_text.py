@@ -8,6 +8,8 @@ ENTRY = r"^\s*!?[\d/_]+:\s*"  # `0/1: `, before the guard of that entry
 _LOCAL = r"\b[LG]\[['\"](\w+)['\"]\]"
 # A key of a dict that is an object, such as a parameter; torch 2.6 has the second.
 _KEY = r"\[list\((?:dict\.keys\([^()]*\)|[^()]*\.keys\(\))\)\[\d+\]\]"
+# Around a number that the code makes a constant; torch 2.13 has it no more.
+_AS_TENSOR = r"\b___as_tensor\(([^()]{1,200})\)\.item\(\)"
 ON_PARAMETER = ". Guard failed on a parameter"  # PyTorch's text after the reason itself
 _REGISTERED = r"\.(?:_parameters|_buffers|_modules|__dict__)\[['\"](?P<name>\w+)['\"]\]"
 
@@ -16,7 +18,8 @@ def guard_of(entry: str) -> str:
     """The guard in the first line of an entry, without its number and the user's line."""
     line = entry.strip().partition("\n")[0]
     guard = re.sub(ENTRY, "", line).partition("  # ")[0].partition(ON_PARAMETER)[0]
-    return re.sub(_KEY, "['...']", re.sub(_LOCAL, r"\1", guard.strip().removesuffix(".")))
+    named = re.sub(_KEY, "['...']", re.sub(_LOCAL, r"\1", guard.strip().removesuffix(".")))
+    return re.sub(_AS_TENSOR, r"\1", named)
 
 
 _IN_CLOSURE = r"^([\w.]+)\.__closure__\[([A-Za-z_]\w*)\]\.cell_contents"

@@ -123,6 +123,7 @@ PLAIN = {
     "0/0: self.n == 1  # with torch.autocast('cpu', enabled=n > 0):": "`self.n` is no longer 1",
     "0/0: lr == 0.1": "`lr` is no longer 0.1",
     "0/0: lr == 0.30000000000000004": "`lr` is no longer 0.3",
+    "0/1: ___as_tensor(L['self'].p).item() == 0.7": "`self.p` is no longer 0.7",  # until 2.12
     "0/0: lr == 0.0009876543210123457": "`lr` is no longer 0.000987654",
     "0/0: lr == 1e-05": "`lr` is no longer 1e-05",
     "0/0: seed == 12345678": "`seed` is no longer 12345678",
