@@ -6,8 +6,8 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-# the setting's name from some version between 2.8 and 2.11 on, and its name in all versions
-_IGNORED, _IGNORED_BEFORE = "ignore_logging_functions", "ignore_logger_methods"
+# the setting's name from 2.11 on, and its name in all versions
+IGNORED, _IGNORED_BEFORE = "ignore_logging_functions", "ignore_logger_methods"
 
 
 class _Remedy(NamedTuple):
@@ -56,8 +56,8 @@ _REMEDIES = (
     _Remedy(  # PyTorch's hint is another setting, which takes no category of a warning
         ("_warnings.warn",),
         "take the warning out of the compiled function",
-        f"add warnings.warn to torch._dynamo.config.{_IGNORED}",
-        hinted="reorderable_logging_functions",
+        f"add warnings.warn to torch._dynamo.config.{IGNORED}",
+        hinted=IGNORED,
     ),
     _Remedy(  # PyTorch's hint leaves out `config`
         ("tensor.backward",),
@@ -168,7 +168,8 @@ def _any_of(signs: tuple[str, ...]) -> str:
 def break_remedy(reason: str, hint: str | None, *, library: bool) -> str | None:
     """One sentence; ``None`` if none is known, or the user cannot change the code that breaks.
 
-    ``hint``: PyTorch's. ``library``: the place is not in the user's own code.
+    ``hint``: PyTorch's, as ``hooks.dynamo.breaks.hint_of`` returns it. ``library``: the place is
+    not in the user's own code.
     """
     if _BY_SCHEDULER.search(reason):
         return None
@@ -179,7 +180,7 @@ def break_remedy(reason: str, hint: str | None, *, library: bool) -> str | None:
         remedy = _IN_C
     if remedy is None:
         return None if library or not hint else f"PyTorch's hint: {hint}"
-    named = _IGNORED if _IGNORED in hint else _IGNORED_BEFORE
+    named = IGNORED if IGNORED in hint else _IGNORED_BEFORE
     setting = remedy.setting.format(ignored=named) if remedy.hinted in hint else ""
     parts = (remedy.words * (not library), setting)
     text = ", or ".join(filter(None, parts))

@@ -15,11 +15,11 @@ from typing import Any
 
 from warmwatch import _guard
 from warmwatch.hooks import registry
-from warmwatch.hooks.dynamo.breaks import STEPPED, head_of, place_of, reason_of
+from warmwatch.hooks.dynamo.breaks import STEPPED, head_of, hint_of, place_of, reason_of
 from warmwatch.hooks.dynamo.events import Compiling
 from warmwatch.hooks.installation import Hooks, ImportWatch
 from warmwatch.hooks.points import Listener
-from warmwatch.hooks.redaction import Redactors, hint, redactors
+from warmwatch.hooks.redaction import Redactors, redactors
 from warmwatch.process.settings import settings_from
 from warmwatch.shared.fallbacks import LIMIT, cause_of, function_of
 from warmwatch.testing.compile_limits import Cause, Compiled, Place
@@ -176,7 +176,7 @@ class CompileCounter(Listener):
                 Cause(
                     where=_place(place),
                     reason=self._redaction.graph_break(text),
-                    hint=hint(text),
+                    hint=hint_of(text),
                     library="library" in place,
                 )
                 for text, place in breaks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from warmwatch.hooks.dynamo.events import read_counters
 from warmwatch.hooks.installation import Hooks
 from warmwatch.hooks.points import Listener
 from warmwatch.hooks.redaction import graph_break
-from warmwatch.shared.breaks import break_remedy, plain_break
+from warmwatch.shared.breaks import IGNORED, break_remedy, plain_break
 
 torch = pytest.importorskip("torch")
 POINTS = [one for one in registry.POINTS if one[0] in ("events", "compilations")]
@@ -181,6 +182,24 @@ def step_of_an_optimizer() -> None:
     optimizer = torch.optim.SGD(weight.parameters())
     weight(torch.ones(1, 2)).sum().backward()
     torch.compile(optimizer.step, backend="eager")()
+
+
+@pytest.mark.parametrize("has", [False, True])
+def test_a_setting_that_this_pytorch_lacks_is_no_remedy(
+    hooks: Hooks, monkeypatch: pytest.MonkeyPatch, has: bool
+) -> None:
+    def warned(x: Any) -> Any:
+        warnings.warn("old", DeprecationWarning, stacklevel=2)
+        return x * 2
+
+    compiled(warned)(x())
+    ((text, _),) = hooks.graph_breaks().items()
+    if not has:  # as before 2.11
+        monkeypatch.delitem(torch._dynamo.config._config, IGNORED, raising=False)
+    remedy = break_remedy(graph_break(text), hooks.break_place(text).get("hint"), library=False)
+    assert remedy is not None
+    assert (IGNORED in remedy) == hasattr(torch._dynamo.config, IGNORED)
+    assert remedy.startswith("Take the warning out of the compiled function")
 
 
 @pytest.mark.parametrize("own", [False, True])

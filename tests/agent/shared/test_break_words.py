@@ -36,7 +36,7 @@ def test_a_sign_is_a_whole_word(reason: str, start: str | None) -> None:
     [
         (
             "Attempted to call function marked as skipped `_warnings.warn`",
-            "add it to `torch._dynamo.config.reorderable_logging_functions`",
+            "add it to `...config.reorderable_logging_functions` (ignore_logging_functions)",
             (
                 "Take the warning out of the compiled function, or add warnings.warn to "
                 "torch._dynamo.config.ignore_logging_functions."

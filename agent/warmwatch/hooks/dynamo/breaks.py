@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 from warmwatch.hooks.dynamo.events import code_being_compiled, must_be_one_graph
 from warmwatch.hooks.redaction import hint
 from warmwatch.shared.bounded import Bounded
+from warmwatch.shared.breaks import IGNORED
 from warmwatch.shared.user_code import is_library, place
 
 MOST_BREAKS = 1_000  # some contain a place each; the ledger reports fewer
@@ -28,6 +30,7 @@ _COUNTED, _RAISED = "graph_break", "unimplemented"  # groups of counters
 _LEFT = "Unsupported"
 _JUMP = "generic_jump "
 STEPPED = "step_unsupported"
+_REORDERED = "reorderable_logging_functions"
 _BRANCH = "Data-dependent branching"  # what PyTorch calls it where it cannot resume
 _NO_RESUME = "Encountered graph break that we cannot resume from"  # as PyTorch logs it
 _STACK = "\nfrom user code"  # after PyTorch's words, with lines of the user's
@@ -91,11 +94,10 @@ class Breaks:
         One in the user's own code is preferred: an optimizer of PyTorch breaks the graph for the
         same reason as a ``graph_break()`` of the user.
 
-        ``library``: that line is not in the user's own code. ``hint``: PyTorch's, see
-        ``redaction.hint``. ``eager``: all, or the rest, of the function of this name is left to
-        Python.
+        ``library``: that line is not in the user's own code. ``hint``: see ``hint_of``. ``eager``:
+        all, or the rest, of the function of this name is left to Python.
         """
-        helps = {} if (helpful := hint(reason)) is None else {"hint": helpful}
+        helps = {} if (helpful := hint_of(reason)) is None else {"hint": helpful}
         if (left := self._left.get(reason)) is not None:
             return {**left, **helps}
         head = head_of(reason)
@@ -135,6 +137,15 @@ def place_of(value: Any) -> dict[str, Any]:
     frame = value.user_stack[-1]
     library = {"library": True} if is_library(frame.filename, None) else {}
     return {**place(frame.name, frame.filename, frame.lineno), **library}
+
+
+def hint_of(reason: str) -> str | None:
+    """PyTorch's hint (``redaction.hint``). It names a setting for logging that takes no category of
+    a warning; the one that does follows, if this PyTorch has it."""
+    text = hint(reason)
+    if text and _REORDERED in text and hasattr(sys.modules["torch"]._dynamo.config, IGNORED):
+        return f"{text} ({IGNORED})"
+    return text
 
 
 def head_of(reason: str) -> str:
