@@ -12,7 +12,15 @@ from support import builders as b
 from support.documents import status
 from support.records import live_slot, write_record
 from warmwatch.shared.values import EXPORT, STRICT_EXPORT
-from warmwatch_monitor.model import Compilation, Fallback, GraphBreak, RankView, Spill, VaryingDim
+from warmwatch_monitor.model import (
+    CacheBypass,
+    Compilation,
+    Fallback,
+    GraphBreak,
+    RankView,
+    Spill,
+    VaryingDim,
+)
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_journal import Journal
 from warmwatch_monitor.status.schema.compile import Inefficiency
@@ -98,6 +106,17 @@ def test_a_bypassed_cache_has_pytorchs_reason_and_the_setting_that_cures_it(tmp_
     assert SETTING in known.advice
     assert "Inductor's cache was bypassed, so" in other.words
     assert "status --misses" in other.advice
+
+
+@pytest.mark.parametrize(("torch", "has"), [("2.6.0+cu124", False), ("2.8.0", True), (None, False)])
+def test_a_setting_is_named_only_if_the_pytorch_of_the_training_has_it(
+    torch: str | None, has: bool
+) -> None:
+    bypass = CacheBypass(cache="aot_autograd", reason="Unsupported call_function target f.")
+    figures = view(bypasses=(bypass,)).figures
+    ((cause,), _) = inefficiencies(replace(figures, who=replace(figures.who, torch=torch)))
+    assert ("unsafe_marked_cacheable_functions" in cause.advice) == has
+    assert "torch.library.custom_op" in cause.advice
 
 
 def test_a_strict_export_is_named_with_the_way_that_drops_nothing(tmp_path: Path) -> None:

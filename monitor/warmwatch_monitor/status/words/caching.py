@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from warmwatch.shared.phrases import counted, took
 from warmwatch.shared.values import STRICT_EXPORT
 from warmwatch_monitor.figures.compile import CompileTarget
@@ -12,14 +15,15 @@ from warmwatch_monitor.status.schema.compile import Inefficiency
 NAMES = {"inductor_fx": "Inductor", "aot_autograd": "AOTAutograd", "triton": "Triton"}
 _LONGEST = 120
 _FREEZING = "Leave torch._inductor.config.freezing (or TORCHINDUCTOR_FREEZING=1) off in a training."
+_SETTINGS_SINCE = (2, 8)  # PyTorch has what `_SETTINGS` name
 # Part of PyTorch's reason (torch 2.6 to 2.15), and what helps; the first match counts.
-_REMEDIES = (
+_SETTINGS = (
     (
         "autograd_function_apply",
         (
             "Set torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True "
-            "(or TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD=1), if your PyTorch has it and "
-            "your autograd.Function depends on its inputs alone."
+            "(or TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD=1), if your "
+            "autograd.Function depends on its inputs alone."
         ),
     ),
     (
@@ -29,6 +33,9 @@ _REMEDIES = (
             "string to change when its code changes, or make it a torch.library.custom_op."
         ),
     ),
+)
+_REMEDIES = (
+    ("Unsupported call_", "Make the function a torch.library.custom_op."),
     ("cache_hash", "Give the context_fn of the checkpointing an attribute cache_hash, a string."),
     (
         "FX graph cache is not enabled",
@@ -43,11 +50,13 @@ _UNKNOWN = "`warmwatch status --misses` names the compilations; PyTorch caches n
 
 
 def bypasses(figures: Figures) -> list[Inefficiency]:
-    return [_bypass(bypass) for bypass in figures.log.bypasses]
+    version = tuple(map(int, re.findall(r"\d+", figures.who.torch or "")[:2]))
+    remedies = (*(_SETTINGS if version >= _SETTINGS_SINCE else ()), *_REMEDIES)
+    return [_bypass(bypass, remedies) for bypass in figures.log.bypasses]
 
 
-def _bypass(bypass: CacheBypass) -> Inefficiency:
-    remedy = next((text for part, text in _REMEDIES if part in bypass.reason), _UNKNOWN)
+def _bypass(bypass: CacheBypass, remedies: Iterable[tuple[str, str]]) -> Inefficiency:
+    remedy = next((text for part, text in remedies if part in bypass.reason), _UNKNOWN)
     times = "" if bypass.count == 1 else f" {bypass.count} times"
     return Inefficiency(
         kind="cache_bypass",
