@@ -45,8 +45,8 @@ def test_of_two_ranks_the_one_with_the_empty_cache_is_named(records: Path, tmp_p
         trained(records, tmp_path / cache, RANK=str(rank), WORLD_SIZE="2")
     lines = [line for line in report_lines(records) if line.startswith("gpt2 rank")]
     assert {line.partition(",")[0] for line in lines} == {"gpt2 rank 1"}
-    hit = "its key is rank 0's, which hit: it looked into another or an emptied cache directory"
-    assert any(line.endswith(hit) for line in lines), lines
+    hit = "its key is rank 0's, which hit: it looked earlier, or into another or an emptied cache"
+    assert any(line.endswith(f"{hit} directory") for line in lines), lines
 
 
 def test_a_changed_config_between_two_runs_is_named(records: Path, tmp_path: Path) -> None:
@@ -59,6 +59,10 @@ def test_a_changed_config_between_two_runs_is_named(records: Path, tmp_path: Pat
     assert any("(Inductor): missed: 1 of " in line for line in lines), lines
     differs = "parts of its key differs from the run's before: inductor config epilogue_fusion"
     assert all(line.endswith(differs) for line in lines), lines
+    trained(records, tmp_path / "another cache", "config.epilogue_fusion = False")
+    lines = report_lines(records)
+    missed = "missed: its key is the run's before, which missed too"  # and no more is recorded
+    assert any(line.endswith(missed) for line in lines), lines
 
 
 def test_a_bypass_is_reported_with_its_reason(records: Path, tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ def _read(folder: str) -> list[Lookup]:
 
 
 _MOST = 6
+_BEFORE = "the run's before"
+_ELSEWHERE = "another or an emptied cache directory"
 _NAMES = {
     "gm": "the graph",
     "device_index": "device index",
@@ -106,9 +108,10 @@ def _why(miss: Miss) -> Iterator[str]:
         many = f"parts of its key differ{'s' if len(miss.differing) == 1 else ''}"
         yield f"{len(miss.differing)} of {total:,} {many} from {whose}: {differing(miss.differing)}"
     elif verdict == "hit":
-        yield f"its key is {whose}, which hit: it looked into another or an emptied cache directory"
+        earlier = "" if whose == _BEFORE else "earlier, or "
+        yield f"its key is {whose}, which hit: it looked {earlier}into {_ELSEWHERE}"
     else:
-        yield f"its key is {whose}, which missed too: nothing was in the cache"
+        yield f"its key is {whose}, which missed too"
 
 
 def differing(names: Sequence[str]) -> str:
@@ -242,7 +245,7 @@ def _of_run(
         before = _before(readings, by_rank[rank])
         others = [(f"rank {other}'s", lookups[other]) for other in lookups if other != rank]
         if before is not None:
-            others.append(("the run's before", read(before.folder)))
+            others.append((_BEFORE, read(before.folder)))
         for place, lookup in enumerate(lookups[rank]):
             if lookup.verdict == "hit":
                 continue

@@ -95,9 +95,9 @@ def test_differing_parts_of_two_ranks_are_named() -> None:
 def test_an_equal_key_points_to_the_cache() -> None:
     missed = replace(KEY, verdict="miss")
     (line,) = sentences(ranks(), KEY, missed)
-    assert "its key is rank 0's, which hit: it looked into another" in line
+    assert "its key is rank 0's, which hit: it looked earlier, or into another" in line
     lines = sentences(ranks(), missed, missed)
-    assert lines[0].endswith("its key is rank 1's, which missed too: nothing was in the cache")
+    assert lines[0].endswith("its key is rank 1's, which missed too")
 
 
 def test_a_bypass_has_its_reason_and_no_comparison() -> None:

@@ -136,6 +136,7 @@ def before(*compiled: Compiled, seconds: float = 30.0, **what: Any) -> RunSummar
 FASTER = replace(
     a.FORWARD,
     seconds=20.0,
+    cache="hit",
     ops=1180,
     code="c0de",
     phase_seconds={"dynamo": 5.0, "inductor": 10.0, "kernel_compile": 5.0},
@@ -164,6 +165,18 @@ def test_changes_are_reported_with_their_cost() -> None:
             "at the start (before: not empty); compile threads 2, were 32"
         ),
     )
+
+
+@pytest.mark.parametrize("is_warm_now", [True, False])
+def test_a_cache_that_hit_nothing_explains_no_difference(is_warm_now: bool) -> None:
+    """Triton does not report its hits, so its cache may."""
+    caches = (WARM, COLD) if is_warm_now else (COLD, WARM)
+    now = a.finished(compiled=(a.FORWARD,), what=replace(a.H100, caches=caches[0]))
+    then = before(replace(a.FORWARD, seconds=180.0), seconds=220.0, caches=caches[1])
+    _, words = sentences(now, then)
+    assert "inductor's cache" not in words
+    assert "caches were" not in words
+    assert "triton's cache was" in words
 
 
 @pytest.mark.parametrize(

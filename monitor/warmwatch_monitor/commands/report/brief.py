@@ -102,9 +102,7 @@ def _next(report: Report, called: str) -> Text:
     more = len(report.do) - _MOST
     left_out = f" ({more} more to do)" if more > 0 else ""
     text = f"All of it{left_out}: warmwatch report {shown} -v, or --html FILE."
-    # Only if the history holds an earlier start: `compare` would not find it otherwise.
+    # by its id: NAME~1 may be a start without steps
     if report.changed is not None and report.changed.run == report.run:
-        latest = called == report.run
-        before = f"{shown}~1" if latest else report.changed.id
-        text += f" The start before: warmwatch compare {before} {shown}"
+        text += f" The last comparable run: warmwatch compare {report.changed.id} {shown}"
     return Text(text, style="dim")

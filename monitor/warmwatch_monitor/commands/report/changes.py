@@ -9,6 +9,7 @@ from warmwatch_monitor.commands.report.compilations import added, priced
 from warmwatch_monitor.commands.report.parts import Changed, ChangedFact, ChangedFunction, Priced
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
 
+_WARM = "warm"  # of a cache that was not empty at the start
 _LATE = 0.1  # seconds: a compilation's journal line may follow the end of its activity
 _Key = tuple[str | None, str | None]
 
@@ -37,7 +38,12 @@ def changed(now: RunSummary, before: RunSummary, rank: int | None) -> Changed | 
         began=before.began,
         warmup_seconds=_warmup(mine)["seconds"],
         before_seconds=_warmup(other)["seconds"],
-        facts=tuple(_facts(now, before)),
+        facts=tuple(
+            fact
+            for fact in _facts(now, before)
+            if fact.what != "inductor cache"
+            or not _hit_nothing(mine if fact.now == _WARM else other)
+        ),
         functions=tuple(_functions(_compiled(mine), _compiled(other))),
     )
 
@@ -58,6 +64,12 @@ def _facts(now: RunSummary, before: RunSummary) -> Iterator[ChangedFact]:
     for name, (mine, other) in {**pairs, "host": (now.host, before.host)}.items():
         if mine is not None and other is not None and mine != other:
             yield ChangedFact(what=name, now=mine, before=other)
+
+
+def _hit_nothing(rank: RankSummary) -> bool:
+    """Whether all its lookups missed, so that a cache that was not empty saved nothing."""
+    verdicts = {compilation.cache for compilation in rank.compiled} - {None}
+    return verdicts == {"miss"} and not rank.left_out
 
 
 def _compiled(rank: RankSummary) -> Mapping[_Key, list[Priced]]:

@@ -218,7 +218,8 @@ class Changed(Struct, frozen=True, kw_only=True):
     before_seconds: float
     """First warm-up of that run."""
     facts: tuple[ChangedFact, ...] = ()
-    """Properties that are known of both runs and differ."""
+    """Properties that are known of both runs and differ, without an Inductor cache that was not
+    empty and hit nothing."""
     functions: tuple[ChangedFunction, ...] = ()
     """The functions of both warm-ups, those with the largest additional cost first."""
 

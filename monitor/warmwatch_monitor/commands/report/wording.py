@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted, took
 from warmwatch_monitor.commands.report.costs import ALL
-from warmwatch_monitor.commands.report.goodput import CLEAN, DATA, EVALUATION
+from warmwatch_monitor.commands.report.goodput import CLEAN, DATA, EVALUATION, GAPS
 from warmwatch_monitor.commands.report.parts import Cost, Goodput, Report
 from warmwatch_monitor.commands.report.wording_compilations import (
     breaks,
@@ -197,7 +197,9 @@ def steady(report: Report) -> str:
     if steady.seconds is None:
         return "not known: no step was clean"
     length = took(steady.seconds)
-    spread = [f"whole run: {counted(steady.count, 'clean step')}" if steady.count else "whole run"]
+    spread = ["whole run"]
+    if steady.count:
+        spread = [f"whole run: {counted(steady.count, 'clean step')}{_between(report)}"]
     median = steady.median or steady.seconds
     if abs(median - steady.seconds) > HALF_A_BIN * median and took(median) != length:
         length = f"{length} on average"
@@ -217,6 +219,18 @@ def steady(report: Report) -> str:
     if report.joules_per_step:
         parts.append(f"{amounts.energy(report.joules_per_step)} a step")
     return "; ".join(parts)
+
+
+def _between(report: Report) -> str:
+    """What the length of a step includes, and the row of the clean steps does not."""
+    shares = report.goodput.shares if report.goodput else ()
+    spent = {share.name: share.seconds for share in shares}
+    steps = (report.steady.seconds or 0.0) * (report.steady.count or 0)
+    if spent.get(CLEAN, steps) >= (1 - _HARDLY) * steps:
+        return ""
+    names = {DATA: "waits for data", GAPS: "gaps"}
+    between = [text for name, text in names.items() if spent[name] >= _HARDLY * steps]
+    return f" with the {' and '.join(between)} between them" if between else ""
 
 
 # A non-empty cache may have no entry for this run, so it is not called warm.

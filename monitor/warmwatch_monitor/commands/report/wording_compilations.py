@@ -214,7 +214,7 @@ def changes(report: Report) -> Section | None:
         title = "Since last time"
     lengths = f"warm-up took {took(now)}, last time {took(before)}"
     head = ": ".join(filter(None, [lengths, "; ".join(_causes(changed, notable))]))
-    nothing = () if changed.facts or notable else ("No recorded property changed.",)
+    nothing = () if changed.facts or notable else ("Nothing recorded explains a difference.",)
     remark = (
         f"Compared with {changed.run} of {moment(changed.began)}, the last comparable run. "
         "Arguments are not recorded: other ones may be the difference."

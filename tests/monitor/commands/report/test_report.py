@@ -377,6 +377,26 @@ def test_a_median_is_shown_if_it_differs_from_the_mean_by_more_than_a_bin(
     assert ("median" in line) is shown
 
 
+@pytest.mark.parametrize(
+    ("spent", "words"),
+    [
+        ({"pauses.data_seconds": 1.0}, "100 clean steps,"),
+        ({"pauses.data_seconds": 26.2}, "100 clean steps with the waits for data between them,"),
+        (
+            {"pauses.data_seconds": 9.0, "long_steps": [{**LONG_STEP, "seconds": 9.0}]},
+            "100 clean steps with the waits for data and gaps between them,",
+        ),
+    ],
+)
+def test_the_steady_step_says_what_it_has_beyond_the_row_of_clean_steps(
+    spent: dict[str, Any], words: str
+) -> None:
+    """In the table, 100 steps of 2.04 s: 204 s of clean steps, and 26.2 s of waits."""
+    steps = {"typical": 2.3, "clean_count": 100, "clean_seconds": 230.0, "p99": 2.9}
+    answers = {**{f"step_seconds.{name}": value for name, value in steps.items()}, **spent}
+    assert words in steady(report(a.finished(answers=answers)))
+
+
 @pytest.mark.parametrize(("formula", "about"), [(FORMULA, "about "), (COUNTED, "")])
 def test_an_mfu_from_an_estimated_number_of_parameters_is_marked_as_in_status(
     formula: str, about: str
@@ -1042,7 +1062,7 @@ def test_a_brief_report_has_sentence_bar_remedies_cost_and_next_commands() -> No
     assert sorted(names, key=key.index) == names  # in the order of the bar
     assert cost.startswith("Compiling took 1")
     assert any(line.startswith("1. ") and "up to " in line for line in output)
-    assert output[-1].endswith("warmwatch compare gpt2~1 gpt2")
+    assert output[-1].endswith("The last comparable run: warmwatch compare aaaaaaaa gpt2")
 
 
 def test_a_line_of_the_key_ends_between_two_shares() -> None:
@@ -1080,7 +1100,7 @@ def test_the_suggested_commands_quote_a_hostile_name() -> None:
     account = replace(a.finished(compiled=a.TWICE), run=name)
     *_, last = lines_of(account, width=300, before=replace(account, id="aaaaaaaa"))
     _, _, compared = last.partition("warmwatch compare ")
-    assert shlex.split(compared) == [f"{name}~1", name]
+    assert shlex.split(compared) == ["aaaaaaaa", name]
 
 
 def test_the_suggested_commands_are_about_the_start_that_is_reported() -> None:

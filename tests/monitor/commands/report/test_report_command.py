@@ -259,6 +259,22 @@ def test_the_start_before_is_counted_from_the_one_that_is_still_there(
     assert [reported("gpt2~1"), reported("gpt2~2")] == ["earlier", "old"]
 
 
+def test_the_suggested_comparison_is_with_a_run_that_can_be_compared(
+    directory: str, tmp_path: Path
+) -> None:
+    """Not with the start before, which was killed without a step."""
+    state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": directory}
+    state["WARMWATCH_STATE_DAYS"] = "36500"
+    killed = a.run_summary(b.view(b.STARTING, alive=False), id="killed", began=EPOCH - 300)
+    whole = a.finished(id="whole", began=EPOCH - 900)
+    last = a.finished(id="last", began=EPOCH, run="gpt2")
+    Store(load_history_settings(state)).save([whole, killed, replace(last, start="last")])
+    shown = " ".join(run("report", "last", **state).output.split())
+    assert shown.endswith("The last comparable run: warmwatch compare whole last")
+    compared = run("compare", "whole", "last", **state)
+    assert "no clean step" not in compared.output
+
+
 def test_an_unreadable_history_affects_only_its_own_part(directory: str, tmp_path: Path) -> None:
     (tmp_path / "history.db").write_text("something else" * 100)
     for name in ((), ("gpt2",)):
