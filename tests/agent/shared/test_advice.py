@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from support import slots
+from support.torch_versions import TORCH
 from support.trainings import result_of
 from warmwatch.shared.advice import advice, advice_for, cause
 from warmwatch.shared.breaks import break_remedy
@@ -261,7 +262,11 @@ def test_no_more_recompiles_are_promised_only_where_none_follow(records: Path) -
         later = [each for each in own if each.dynamic == line.dynamic]
         advised[line.name, line.dynamic].append(advice_for(line, later=later) or "")
     promised = {key for key, texts in advised.items() if "usually need no recompile" in str(texts)}
-    assert promised == {key for key, compiled in done.items() if compiled == 2}
+    right = {key for key, compiled in done.items() if compiled == 2}
+    if not TORCH.guards_integers:
+        assert promised < right  # also those of modules, and floats with dynamic=False
+    else:
+        assert promised == right
     constant = {"integer_of_module", "integer_of_global", "probability"}
     assert promised == {(name, None) for name, _ in done if name not in constant}
     # with the remedy for ``dynamic=False``, the same function is one of those
