@@ -39,8 +39,9 @@ class Recorded(Listener):
         if event == events.EVENT and of:
             self._class = of.get("class", "")
 
-    def recompile(self, reason: str, category: str, where: Any) -> None:  # noqa: ARG002
-        self.causes.append((category, plain(redacted(reason), category, self._class)))
+    def recompile(self, reason: str, category: str, where: Any) -> None:
+        words = plain(redacted(reason), category, self._class, where.get("parameter"))
+        self.causes.append((category, words))
         self.remedy = advice(category, "forward", redacted(reason))
 
 
@@ -310,6 +311,14 @@ def test_a_freed_gradient_is_the_cause_and_not_the_shape_of_another_parameter(
         net.zero_grad(set_to_none=True)
     freed = ("object_identity", "the gradient `p.grad` was freed, and this is a new one")
     assert recorded.causes == [("shape", "`p`: number of dims went from 2 to 1"), freed, freed]
+
+
+def test_a_parameter_beside_the_tensor_that_changed_is_not_the_cause(recorded: Recorded) -> None:
+    weight = torch.nn.Parameter(torch.ones(8, 5))
+    scaled = torch.compile(lambda of: of["x"].sum() + of["w"].sum(), backend="eager")
+    for rows in (4, 8):
+        scaled({"x": x(rows), "w": weight})
+    assert recorded.causes == [("shape", "batch size (dim 0 of `of['x']`) went from 4 to 8")]
 
 
 def test_a_changed_size_needs_the_guards_of_no_older_entry(

@@ -139,23 +139,28 @@ def _last_batch(reason: str, category: str) -> dict[str, Any]:
     return {"last_batch": list(value)}
 
 
-_SIZE = re.compile(r"size mismatch at index \d+\. expected \d+, actual (\d+)\s*$")
+_SIZE = re.compile(
+    r"tensor '(?:L\[')?(?P<name>\w+).*' size mismatch at index \d+\. expected \d+, actual "
+    r"(?P<size>\d+)\s*$"
+)
 
 
 def _parameter(reason: str, category: str, changed: Mapping[str, Any]) -> dict[str, Any]:
     """``parameter``: the argument that keeps the size that changed static: a parameter that has
     that size, too, and had another one.
 
-    ``changed``: the local variables that the entry rejects.
+    ``changed``: the local variables that the entry rejects. That of the reason proves nothing: a
+    dict may hold the tensor that changed beside parameters that did not.
     """
     match = _SIZE.search(reason.partition("\n")[0]) if category == "shape" else None
     torch = sys.modules["torch"]
     if match is None or not torch._dynamo.config.force_parameter_static_shapes:
         return {}
-    kind, size = torch.nn.Parameter, int(match[1])
+    kind, size = torch.nn.Parameter, int(match["size"])
+    others = {name: value for name, value in changed.items() if name != match["name"]}
     # a subclass is not static; no code of a tensor subclass, nor of a mode, of the program
     with torch._C.DisableTorchFunction():
-        pairs = tensors_in(changed, torch.Tensor)
+        pairs = tensors_in(others, torch.Tensor)
         names = (name for name, value in pairs if type(value) is kind and size in value.shape)
         name = next(names, None)
     return {"parameter": name} if name else {}
