@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -275,6 +276,19 @@ def test_the_reason_of_a_skipped_frame_is_the_only_text_that_rose() -> None:
     assert left(one=1) == {"one": 1}
     assert left(one=2, two=1) == {"one": 1}, "PyTorch raised both, and caught one of them"
     assert left(old=2) == {"one": 1, "old": 1}
+
+
+def test_the_place_of_a_break_takes_no_longer_after_many_breaks() -> None:
+    frame = SimpleNamespace(name="f", filename="train.py", lineno=3)
+
+    def seconds(breaks: int) -> float:
+        listed = [SimpleNamespace(reason="graph_break()", user_stack=[frame])] * breaks
+        begun = time.process_time()
+        assert Breaks({}, listed).place("graph_break()")["line"] == 3
+        return time.process_time() - begun
+
+    seconds(1)
+    assert seconds(200_000) < 20 * seconds(2_000)
 
 
 def test_a_compilation_is_reported_if_its_breaks_cannot_be_read(

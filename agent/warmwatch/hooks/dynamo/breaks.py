@@ -101,7 +101,8 @@ class Breaks:
         if (left := self._left.get(reason)) is not None:
             return {**left, **helps}
         head = head_of(reason)
-        alike = [value for value in self._reasons if head_of(reason_of(value)) == head]
+        latest = self._reasons[-MOST_BREAKS:]  # PyTorch's list grows with a training
+        alike = [value for value in latest if head_of(reason_of(value)) == head]
         same = [value for value in alike if reason_of(value) == reason]  # not in each version
         places = [where for value in same or alike if (where := place_of(value))]
         own = [where for where in places if "library" not in where]
