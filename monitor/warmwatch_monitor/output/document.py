@@ -84,8 +84,7 @@ def markdown(document: Document) -> str:
 
 def _lines(document: Document) -> Iterator[str]:
     yield f"## {literal(document.title)}"
-    state = f"**{document.state}**: " if document.state else ""
-    yield from ("", f"{state}{literal(document.answer)}")
+    yield from ("", literal(document.answer))
     for warning in document.warnings:
         yield from ("", f"> **Note:** {literal(warning)}")
     if document.facts:

@@ -179,8 +179,11 @@ def test_a_run_that_ctrl_c_ended_is_interrupted_and_in_the_state_finished(
     for options in ((), ("--state", "finished")):
         _, row, _ = warmwatch("runs", *options, **environ).stdout.splitlines()
         assert row.split()[1:3] == ["gpt2", "interrupted"]
-    for command in ("status", "report"):
-        assert "gpt2: interrupted after" in warmwatch(command, **environ).stdout
+    for command in (("status",), ("report",), ("report", "--markdown")):
+        assert "gpt2: interrupted after" in warmwatch(*command, **environ).stdout
+    write_record(memory, ended(warm("other"), "finished"), name="other")
+    table = warmwatch("compare", "gpt2", "other", **environ).stdout
+    assert re.search(r"^ +state +interrupted +finished$", table, re.MULTILINE)
 
 
 def test_by_default_the_history_is_in_the_users_state_directory(tmp_path: Path) -> None:

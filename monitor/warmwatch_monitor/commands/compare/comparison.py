@@ -21,6 +21,7 @@ from warmwatch_monitor.commands.report.parts import Report, RunFigures
 from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.amounts import clean_step
+from warmwatch_monitor.status.schema.rank import End
 
 SCHEMA_VERSION = 1
 _NO_NEIGHBOURS: Mapping[str, tuple[Neighbour, ...]] = MappingProxyType({})
@@ -69,6 +70,8 @@ class Side(Measured, frozen=True, kw_only=True):
     """Its name in this comparison."""
     state: str
     """Its state, as in `/status`."""
+    end: End | None = None
+    """How the rank ended; null if it lives."""
     mode: str | None
     """How `torch.compile` was called, or `eager`; null if it neither compiled nor completed a step.
     """

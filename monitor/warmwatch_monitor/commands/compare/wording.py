@@ -19,13 +19,14 @@ from warmwatch_monitor.commands.compare.difference import (
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import energy, if_known, rate, size, slower_period
 from warmwatch_monitor.output.document import Document, Item, Section, table
+from warmwatch_monitor.status.words.states import ended_in_words
 
 _SPEED = "speed"  # the row of the speed-up, which may be a slow-down
 _MEAN = "mean of its runs"
 _ABREAST = 3  # runs in one table; more runs take several tables
 _ROWS: tuple[tuple[str, Callable[[Side], str]], ...] = (
     ("torch.compile", lambda side: side.mode or ""),
-    ("state", lambda side: side.state),
+    ("state", lambda side: ended_in_words(side.state, side.end.how if side.end else None)),
     (rows.FIRST, lambda side: if_known(took, side.first_step_seconds)),
     ("its peak memory", lambda side: if_known(size, side.first_step_memory_bytes)),
     (rows.FIRST_MEMORY, lambda side: if_known(size, side.compiled_memory_bytes)),
