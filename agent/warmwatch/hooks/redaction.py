@@ -184,7 +184,7 @@ def hint(text: str) -> str | None:
     """
     for match in _HINT.finditer(text[:_HINTS_LOOKED_AT]):
         if not match[1].startswith(_NO_HELP):
-            return _cut(_scanned(match[1])[0], _BREAK_LIMIT)
+            return _sentences(_scanned(match[1])[0], _BREAK_LIMIT)
     return None
 
 
@@ -272,6 +272,12 @@ def _place(comment: str) -> str:
 
 def _base(path: str) -> str:
     return path.replace("\\", "/").rpartition("/")[2]
+
+
+def _sentences(text: str, limit: int) -> str:
+    """The first sentences of ``text``, as many as fit."""
+    end = text.rfind(". ", 0, limit) + 1
+    return text[:end] if len(text) > limit and end else _cut(text, limit)
 
 
 def _cut(text: str, limit: int) -> str:

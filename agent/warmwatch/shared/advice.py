@@ -18,6 +18,7 @@ from warmwatch.shared.guard_kinds import (
     EACH,
     INTEGER_SETTING,
     OF_TYPE,
+    OF_VALUE,
     remedy_of,
 )
 from warmwatch.shared.guard_text import ENTRY, ON_PARAMETER, guard_of
@@ -98,8 +99,8 @@ _OF_ONE = (
     "batch, or call the function once with it during the warm-up."
 )
 _OF_CONDITION = (
-    "The size is dynamic already, and the code sets a condition on it: remove the condition, or "
-    "pad or bucket the size."
+    "The size is dynamic already, and the code sets a condition on it: remove the condition, pad "
+    "or bucket the size, or call the function once on each side of it during the warm-up."
 )
 _A_SIZE = r"\.size\(\)\[\d+\]"
 _SIZE_OF = r"([\w.\[\]'\"]{1,200})\.size\(\)\[(\d+)\]"
@@ -188,10 +189,6 @@ _NO_NUMBER = r"^\s*(?:!?[\d/_]+:\s*)?[\w.\[\]'\"]+ == (?!-?(?:\d|inf|nan))"
 _OF_VALUE_AT_BREAK = (
     "The value comes from a graph break, such as .item(): remove that break (keep the value a "
     "tensor), or use the value outside of the compiled function."
-)
-_OF_OTHER_VALUE = (
-    "Keep the value that changes the same at every call, or branch on it outside of the compiled "
-    "function, with one compiled function for each value."
 )
 
 
@@ -374,7 +371,7 @@ def _remedy(
         if re.match(_AT_BREAK, first):
             return _OF_VALUE_AT_BREAK
         if re.match(_NO_NUMBER, first):
-            return _OF_OTHER_VALUE
+            return OF_VALUE
         if integer := of_integer(first):
             return integer
         if re.search(_IN_GROUPS, guard):

@@ -66,9 +66,9 @@ _ITEMS = (
     "Keep the keys and the number of items the same (pad it, or fill it before the first compiled "
     "call), or keep it out of the compiled function."
 )
-_VALUE = (
-    "Keep the value that changes the same at every call, or branch on it outside of the compiled "
-    "function, with one compiled function for each value."
+OF_VALUE = (
+    "Keep the value that changes the same at every call, or out of the compiled function: branch "
+    "on it before the call, or compile one function for each of few values."
 )
 _GLOBAL = f"Set it once before the first compiled call and leave it so, {EACH}."
 _MODE = f"Enter it around every call of the compiled function or around none, {EACH}."
@@ -359,7 +359,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^___normalize_(?:range|count)_iter\({NAME}\) == ",
         category="python_value",
         words="the iterator `{name}` is at another place",
-        remedy=_VALUE,
+        remedy=OF_VALUE,
     ),
     Kind(
         guards=("EQUALS_MATCH",),
@@ -367,7 +367,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^\(type\({NAME}\) is (?:float|complex) and __\w+_isnan",
         category="python_value",
         words="`{name}` is no longer NaN",
-        remedy=_VALUE,
+        remedy=OF_VALUE,
     ),
     Kind(
         guards=("CONSTANT_SUBCLASS_MATCH",),
@@ -375,7 +375,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^(?:int|float|str|bool|complex|bytes)\({NAME}\) == (?P<value>.{{1,60}})$",
         category="python_value",
         words="`{name}` is no longer {value}",
-        remedy=_VALUE,
+        remedy=OF_VALUE,
     ),
     Kind(
         guards=("DISPATCH_KEY_SET_MATCH",),
@@ -461,7 +461,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"^___check_opaque_guard_fn_\d+",
         category="python_value",
         words="a value of an opaque object changed",
-        remedy=_VALUE,
+        remedy=OF_VALUE,
     ),
     Kind(
         guards=("TORCH_FUNCTION_STATE", "TORCH_FUNCTION_MODE_STACK"),

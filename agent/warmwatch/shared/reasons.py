@@ -31,7 +31,8 @@ _TYPE = (
 _KEY_SETS = r"expected DispatchKeySet\((\w+)[^)]*\), actual DispatchKeySet\((\w+)"
 _PARAMETER = r"\._parameters\[['\"](?P<name>\w+)['\"]\]"
 _SIZE = r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
-_COMPARED = r" (?:<=?|>=?|!=) "
+_EQUAL = r"([\w.\[\]'\"]+)\.size\(\)\[(\d+)\] == ([\w.\[\]'\"]+)\.size\(\)\[(\d+)\]"
+_REDACTED = "['...']"  # a key of the program
 _LINE = r"  # ([\w.<>+@-]+:\d+) in "
 _RANGE = rf"(?:(?P<low>\d+) <= )?{_SIZE}(?: <= (?P<high>\d+))?"
 # the agent's text for what a Triton kernel is compiled or tuned for
@@ -93,19 +94,18 @@ def plain(
     guard = guard_of(first)
     if len(guard) > _LONGEST_GUARD:
         return None
-    if (
-        text := words_of(guard)
-        or _relation(guard, first)
-        or _size_of_parameter(guard, first, parameter)
-    ):
-        return text if len(text) <= _LONGEST else None
-    if text := _outside_range_with_size(guard, others):
-        return text if len(text) <= _LONGEST else None
     readers = (_state, _type, _tensor_mismatch, _kernel, _length, _equal_sizes)
-    for read in (*readers, _outside_range, _value, _object):
-        if text := read(guard, category):
-            return text if len(text) <= _LONGEST else None
-    return None
+    by_kind = (read(guard, category) for read in (*readers, _outside_range, _value, _object))
+    text = (
+        words_of(guard)
+        or _condition(guard, first)
+        or _size_of_parameter(guard, first, parameter)
+        or _outside_range_with_size(guard, others)
+        or next(filter(None, by_kind), None)
+    )
+    if text and _REDACTED in text and (line := re.search(_LINE, first)):
+        text = f"{text} ({line[1]})"
+    return text if text and len(text) <= _LONGEST else None
 
 
 def _new_instance(reason: str, of_class: str | None) -> str:
@@ -210,9 +210,11 @@ def _class(name: str) -> str:
     return "None" if last == "NoneType" else last
 
 
-def _relation(guard: str, entry: str) -> str | None:
-    """A condition between two sizes, with the line that sets it: neither size is wrong."""
-    if len(re.findall(_SIZE, guard)) != 2 or not re.search(_COMPARED, guard):
+def _condition(guard: str, entry: str) -> str | None:
+    """A condition on sizes, with the line that sets it: no size is wrong by itself."""
+    if not re.search(_SIZE, guard):
+        return None
+    if re.fullmatch(_RANGE, guard) or re.fullmatch(_EQUAL, guard):
         return None
     condition = re.sub(_SIZE, r"\g<name>.\g<what>(\g<dim>)", guard)
     of_line = re.search(_LINE, entry)
@@ -220,11 +222,11 @@ def _relation(guard: str, entry: str) -> str | None:
 
 
 def _equal_sizes(guard: str, _category: str | None) -> str | None:
-    sizes = re.findall(_SIZE, guard)
-    if len(sizes) != 2 or " == " not in guard:
+    match = re.fullmatch(_EQUAL, guard)
+    if match is None:
         return None
-    (value, _, dim), (other, _, of_other) = sizes
-    return f"dim {dim} of `{value}` and dim {of_other} of `{other}` are no longer equal"
+    name, dim, other, of_other = match.groups()
+    return f"dim {dim} of `{name}` and dim {of_other} of `{other}` are no longer equal"
 
 
 def _size_sentence(name: str, dimension: str, predicate: str) -> str:

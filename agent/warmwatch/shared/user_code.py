@@ -39,6 +39,11 @@ def is_library(file: str, module: Any = None) -> bool:
     return file.startswith(_STANDARD)
 
 
+def is_standard(file: str) -> bool:
+    """Whether ``file`` is of the standard library."""
+    return file.startswith(_STANDARD) and not any(folder in file for folder in _INSTALLED)
+
+
 def nearest(frame: FrameType | None) -> dict[str, Any] | None:
     """The user frame at ``frame`` or nearest above it; ``None`` if there is none."""
     for _ in range(_MOST_FRAMES):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -162,6 +163,25 @@ def test_a_break_counts_again_after_a_reset(hooks: Hooks) -> None:
         torch._dynamo.reset()  # which clears PyTorch's list of breaks
         branch(cured=False)
     assert list(hooks.graph_breaks().values()) == [2]
+
+
+def test_a_break_in_pythons_own_code_is_at_the_line_that_calls_it(hooks: Hooks) -> None:
+    def copied(x: Any, state: dict[str, Any], *, cured: bool) -> Any:
+        past = {"keys": state["keys"].clone()} if cured else copy.deepcopy(state)
+        return x + past["keys"]
+
+    compiled(copied)(x(), {"keys": x()}, cured=True)
+    assert hooks.graph_breaks() == {}
+    torch._dynamo.reset()
+    compiled(copied)(x(), {"keys": x()}, cured=False)
+    ((reason, _),) = hooks.graph_breaks().items()
+    where = hooks.break_place(reason)
+    torch._dynamo.utils.counters.clear()
+    assert (where["name"], where["file"]) == ("copied", "test_breaks.py")
+    assert "library" not in where
+    if "deepcopy" in reason:  # not of each version
+        remedy = break_remedy(graph_break(reason), where.get("hint"), library=False)
+        assert "Avoid calling copy.deepcopy() on tensors" in str(remedy)
 
 
 def test_a_break_of_pytorchs_scheduler_needs_no_remedy(hooks: Hooks) -> None:

@@ -327,6 +327,34 @@ def new_model(*, cured: bool) -> None:
         compiled(of(4 + trial))(x())
 
 
+def text(*, cured: bool) -> None:
+    @compiled
+    def loss(of: dict[str, Any], sign: int = 1) -> Any:
+        if of.get("path", "").endswith(".flip"):
+            return -of["x"]
+        return of["x"] * sign
+
+    for number in range(4):
+        path = f"{number}.png"
+        if cured:
+            loss({"x": x()}, -1 if path.endswith(".flip") else 1)
+        else:
+            loss({"x": x(), "path": path})
+
+
+def crop(*, cured: bool) -> None:
+    table = torch.arange(256).view(16, 16)
+
+    @compiled
+    def positions(x: Any) -> Any:
+        height, width = x.size(2) // 2, x.size(3) // 2
+        top, left = 8 - height // 2, 8 - width // 2
+        return x.sum() + table[top : top + height, left : left + width].flatten().sum()
+
+    for height, width in ((24, 24), (20, 20), (16, 28), (16, 30 if cured else 32)):
+        positions(x(1, 1, height, width))
+
+
 Program = Callable[..., None]
 # the program, words about the cause, words of the remedy, recompiles that stay
 CURES: list[tuple[Program, str, str, int]] = [
@@ -346,6 +374,8 @@ CURES: list[tuple[Program, str, str, int]] = [
     (own_counter, "`self.calls` is no longer 3", "allow_unspec_int_on_nn_module", 1),
     (global_counter, ".calls` is no longer 3", "in a tensor", 0),
     (relation, "`g.size(0) <= g.size(1)` no longer holds", "outside of it", 1),
+    (text, "of['...']` changed (test_cures.py:", "branch on it before the call", 0),
+    (crop, "16 != (x.size(3) // 2)` no longer holds (test_cures.py:", "pad or bucket the size", 1),
     (closure, "`window` in the closure of `mask_mod` is no longer 3.5", "as a tensor", 0),
     (new_class, "`self` is of another type than `Net`", "Define the class once", 0),
     (new_model, "first compilation of another `Net`", "torch._dynamo.reset() between trials", 0),

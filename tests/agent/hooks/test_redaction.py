@@ -277,3 +277,5 @@ def test_a_hint_is_the_first_one_that_helps_without_values() -> None:
     assert hint(BRANCH) == words
     assert hint("Data-dependent branching\n  Hint: This graph break is fundamental") is None
     assert hint("Hint of the user") is None
+    long = f"Avoid it in compiled code. {'Consider another mode, which is as fast. ' * 10}"
+    assert str(hint(f"Encountered it\n  Hint: {long}")).endswith("which is as fast.")

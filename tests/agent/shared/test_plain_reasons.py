@@ -96,6 +96,16 @@ PLAIN = {
     "0/0: x.size()[1] == x.size()[0]  # duck sizing added this equality": (
         "dim 1 of `x` and dim 0 of `x` are no longer equal"
     ),
+    "0/1: 16 != (x.size()[3] // 2)  # crop.py:14 in index (_dynamo/utils.py:42 in run_node)": (
+        "`16 != (x.size(3) // 2)` no longer holds (crop.py:14)"
+    ),
+    "0/1: x.size()[1] % 8 == 0  # a.py:3 in f": "`x.size(1) % 8 == 0` no longer holds (a.py:3)",
+    "0/1: 2*x.size()[0] == y.size()[0]  # a.py:3 in f": (
+        "`2*x.size(0) == y.size(0)` no longer holds (a.py:3)"
+    ),
+    "0/1: x.size()[0]*x.size()[1] == y.size()[0]  # a.py:3 in f": (
+        "`x.size(0)*x.size(1) == y.size(0)` no longer holds (a.py:3)"
+    ),
     "0/0: GLOBAL_STATE changed: grad_mode ": EVALUATION,
     "0/0: ___check_global_state() against grad_mode": EVALUATION,
     "0/0: GLOBAL_STATE changed: autocast ": "autocast was entered or left",
@@ -128,7 +138,7 @@ PLAIN = {
     "0/0: lr == 1e-05": "`lr` is no longer 1e-05",
     "0/0: seed == 12345678": "`seed` is no longer 12345678",
     "1/0: ___stack0 == 0.1": "a value from before the graph break is no longer 0.1",
-    "0/0: cfg['...'] == '...'  # train.py:31 in forward": "`cfg['...']` changed",
+    "0/0: cfg['...'] == '...'  # train.py:31 in forward": "`cfg['...']` changed (train.py:31)",
     "0/0: G['cfg']['...'] == '...'": "`cfg['...']` changed",
     "0/0: cfg['...'] == 3": "`cfg['...']` is no longer 3",
     "0/0: len(xs) == 3": "the length of `xs` is no longer 3",

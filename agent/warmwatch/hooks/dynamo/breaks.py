@@ -23,7 +23,7 @@ from warmwatch.hooks.dynamo.events import code_being_compiled, must_be_one_graph
 from warmwatch.hooks.redaction import hint
 from warmwatch.shared.bounded import Bounded
 from warmwatch.shared.breaks import IGNORED
-from warmwatch.shared.user_code import is_library, place
+from warmwatch.shared.user_code import is_library, is_standard, place
 
 MOST_BREAKS = 1_000  # some contain a place each; the ledger reports fewer
 _COUNTED, _RAISED = "graph_break", "unimplemented"  # groups of counters
@@ -132,10 +132,14 @@ def reason_of(value: Any) -> str:
 
 
 def place_of(value: Any) -> dict[str, Any]:
-    """The innermost traced line of an entry of PyTorch's list; empty if unknown."""
+    """The innermost traced line of an entry of PyTorch's list; empty if unknown.
+
+    Of a call into the standard library (``copy.deepcopy``), the line of the caller.
+    """
     if not value.user_stack:
         return {}
-    frame = value.user_stack[-1]
+    frames = reversed(value.user_stack)
+    frame = next((f for f in frames if not is_standard(f.filename)), value.user_stack[-1])
     library = {"library": True} if is_library(frame.filename, None) else {}
     return {**place(frame.name, frame.filename, frame.lineno), **library}
 
