@@ -158,10 +158,12 @@ def test_a_break_that_pytorch_counts_before_it_leaves_the_function_counts_once(
     assert hooks.break_place(text)["eager"] == "all"
 
 
-def test_a_break_counts_again_after_a_reset(hooks: Hooks) -> None:
+@pytest.mark.parametrize("program", [branch, recurrent])
+def test_a_break_counts_again_after_a_reset(hooks: Hooks, program: Callable[..., None]) -> None:
     for _ in range(2):
         torch._dynamo.reset()  # which clears PyTorch's list of breaks
-        branch(cured=False)
+        torch._dynamo.utils.counters.clear()
+        program(cured=False)
     assert list(hooks.graph_breaks().values()) == [2]
 
 

@@ -45,7 +45,7 @@ class Breaks:
         self._counters, self._reasons = counters, reasons
         self._seen = len(reasons)
         self._last = reasons[-1] if reasons else None
-        self._raised: Mapping[str, int] = self._first(_RAISED)
+        self._raised, self._group = self._first(_RAISED), counters.get(_RAISED)
         self._uncounted: Bounded[str, int] = Bounded(MOST_BREAKS)
         self._left: Bounded[str, dict[str, Any]] = Bounded(MOST_BREAKS)
         self.uncounted = 0
@@ -120,7 +120,9 @@ class Breaks:
 
     def _raised_meanwhile(self) -> str | None:
         """The only text of "unimplemented" that rose; of several, PyTorch may have caught some."""
-        before, self._raised = self._raised, self._first(_RAISED)
+        group = self._counters.get(_RAISED)  # another one after ``counters.clear()``
+        before = self._raised if group is self._group else {}
+        self._raised, self._group = self._first(_RAISED), group
         rises = [text for text, count in self._raised.items() if count > before.get(text, 0)]
         return _words(rises[0]) if len(rises) == 1 else None
 
