@@ -35,6 +35,7 @@ from warmwatch_monitor.output.amounts import clean_step
 from warmwatch_monitor.status.schema.compile import Break
 from warmwatch_monitor.status.schema.rank import Baseline, End, Worth
 from warmwatch_monitor.status.words.ranks import compiled_longer, differs, numbers, only_some
+from warmwatch_monitor.status.words.states import ended_in_words
 
 UNSEEN = "this is its last known state: no program observed its end"
 _STEP_SHARE = 0.05  # a smaller difference between the steps of ranks is not reported
@@ -47,6 +48,7 @@ def line(summary: RankSummary) -> RankLine:
     return RankLine(
         rank=summary.rank,
         state=rank["state"],
+        how=(rank.get("end") or {}).get("how"),
         steps=rank["steps"],
         compile_seconds=rank["compile"]["seconds"],
         warmup_seconds=first["seconds"] if first else None,
@@ -73,7 +75,7 @@ def differences(ranks: Sequence[RankSummary]) -> Iterator[str]:
         yield f"a clean step takes {longest}, {took(steps.min)} in rank {steps.min_rank}"
     by_state = defaultdict[str, list[int]](list)
     for each in lines:
-        by_state[each.state].append(each.rank)
+        by_state[ended_in_words(each.state, each.how)].append(each.rank)
     if len(by_state) > 1:
         ordered = sorted(by_state.items(), key=lambda item: -len(item[1]))
         yield "; ".join(f"{numbers(ranks)}: {state}" for state, ranks in ordered)

@@ -156,6 +156,8 @@ class RankLine(Struct, frozen=True, kw_only=True):
     rank: int
     """The rank, from 0."""
     state: RankState
+    how: str | None = None
+    """How it ended, as in `end` of `/status`; null if it lives."""
     steps: StepCount
     compile_seconds: float
     """Compile time."""

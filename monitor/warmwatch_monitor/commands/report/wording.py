@@ -27,6 +27,7 @@ from warmwatch_monitor.output.amounts import gained, if_known, limited, moment, 
 from warmwatch_monitor.output.document import Document, Item, Section, table
 from warmwatch_monitor.status.schema.rank import Baseline
 from warmwatch_monitor.status.words.progress import baseline_measured
+from warmwatch_monitor.status.words.states import ended_in_words
 
 _NEARLY = 0.95  # of the compile time
 
@@ -95,7 +96,7 @@ def ranks(report: Report) -> Section | None:
     rows = [
         (
             str(line.rank),
-            line.state,
+            ended_in_words(line.state, line.how),
             took(line.compile_seconds),
             if_known(took, line.warmup_seconds),
             if_known(str, line.recompiles),

@@ -41,7 +41,7 @@ from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import draw
 from warmwatch_monitor.output.document import markdown
 from warmwatch_monitor.output.json_text import as_json
-from warmwatch_monitor.output.lines import printed
+from warmwatch_monitor.output.lines import lines, printed
 from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.status.words.requested import remedy_of_calls
 
@@ -919,6 +919,15 @@ def test_the_slowest_of_eight_ranks_comes_first_then_the_differences() -> None:
     assert made.ranks[0].rank == 5
     assert "rank 5 compiled 57.8 s longer than rank 0" in made.differences
     assert "only rank 5 recompiled (shape)" in made.differences
+
+
+def test_a_rank_that_was_interrupted_is_called_so_in_the_table_of_ranks() -> None:
+    ends = ("finished", "interrupted")
+    views = [b.view(b.as_rank(b.ended(how), at, 2), alive=False) for at, how in enumerate(ends)]
+    made = report(a.run_summary(*views))
+    assert "rank 0: finished; rank 1: interrupted" in made.differences
+    assert {line.state for line in made.ranks} == {"finished"}
+    assert re.search(r"^ +1 +interrupted ", lines(page(made), width=80, colour=False), re.MULTILINE)
 
 
 def test_the_recompile_in_progress_counts_for_its_rank_as_in_status() -> None:
