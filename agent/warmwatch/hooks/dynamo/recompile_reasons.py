@@ -154,7 +154,8 @@ def _parameter(reason: str, category: str, changed: Mapping[str, Any]) -> dict[s
     """
     match = _SIZE.search(reason.partition("\n")[0]) if category == "shape" else None
     torch = sys.modules["torch"]
-    if match is None or not torch._dynamo.config.force_parameter_static_shapes:
+    is_static = getattr(torch._dynamo.config, "force_parameter_static_shapes", False)
+    if match is None or not is_static:
         return {}
     kind, size = torch.nn.Parameter, int(match["size"])
     others = {name: value for name, value in changed.items() if name != match["name"]}
