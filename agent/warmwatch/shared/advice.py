@@ -203,6 +203,12 @@ _OF_GLOBAL_INTEGER = (
     "Keep the integer in a tensor, such as self.calls = torch.tensor(0), or count outside of the "
     "compiled function."
 )
+# PyTorch made it dynamic when it first changed, and has another constant for it now.
+_OF_CONSTANT_INTEGER = (
+    "The code makes a constant of this integer, as range() and an index of a list do, so a tensor "
+    "in its place breaks the graph: select with a mask or an index tensor of one size, or keep it "
+    "out of the compiled function."
+)
 
 
 # A number of an optimizer, which a schedule changes. A learning rate can be a tensor.
@@ -234,12 +240,17 @@ _REFUTE_NOTHING = frozenset({*_AT_FIRST, _OF_ONE})
 SURE = frozenset({_OF_OPTIMIZER, _OF_INTEGER, _OF_GLOBAL_INTEGER, ATTRIBUTE, ATTRIBUTE_NONE})
 
 
-def of_integer(entry: str) -> str | None:
-    """The remedy for a guard on an integer attribute of a module; ``None`` if it is on another
-    value."""
-    if INTEGER_SETTING not in entry:
+def of_integer(reason: str, dynamic: bool | None) -> str | None:
+    """The remedy for the guard in the first line, if it is on an integer that a tensor in its place
+    does not help; ``None`` if it is on another value."""
+    first, *others = [entry[:_LONGEST] for entry in reason.split("\n")[:_MOST_ENTRIES]]
+    if INTEGER_SETTING in first:
+        return _OF_GLOBAL_INTEGER if re.match(_IN_GLOBAL, first) else _OF_INTEGER
+    match = _integer(first)
+    if match is None or dynamic is False or match["old"] in ("0", "1"):  # which stay constant
         return None
-    return _OF_GLOBAL_INTEGER if re.match(_IN_GLOBAL, entry) else _OF_INTEGER
+    is_constant = dynamic is True or _had_other_values(match, others)
+    return _OF_CONSTANT_INTEGER if is_constant else None
 
 
 def _of_number(reason: str, dynamic: bool | None) -> str | None:
@@ -250,17 +261,22 @@ def _of_number(reason: str, dynamic: bool | None) -> str | None:
         return None
     if dynamic is False:
         return _OF_STATIC_NUMBER
-    again = [item for entry in others if (item := _number(entry))]
-    if any(item["name"] == match["name"] and item["old"] != match["old"] for item in again):
+    if _had_other_values(match, others):
         return None  # it changed before, and the code makes it a constant
     return _OF_CHANGED_NUMBER
 
 
+def _had_other_values(match: re.Match[str], others: Sequence[str]) -> bool:
+    again = [item for entry in others if (item := _number(entry))]
+    return any(item["name"] == match["name"] and item["old"] != match["old"] for item in again)
+
+
 def _number(entry: str) -> re.Match[str] | None:
-    guard = guard_of(entry)
-    return re.match(_FLOAT, guard) or (
-        None if re.match(_IN_GLOBAL, entry) else re.match(_INTEGER, guard)
-    )
+    return re.match(_FLOAT, guard_of(entry)) or _integer(entry)
+
+
+def _integer(entry: str) -> re.Match[str] | None:
+    return None if re.match(_IN_GLOBAL, entry) else re.match(_INTEGER, guard_of(entry))
 
 
 def advice(
@@ -347,7 +363,7 @@ def _subjects(reason: str) -> frozenset[tuple[str, str]]:
 def cause(category: str, kind: str | None, reason: str | None) -> str:
     """Equal for recompiles of one function that one remedy avoids: a size, a layout, a dtype."""
     remedy = _remedy(category, kind, reason, None)
-    if remedy == _OF_CHANGED_NUMBER:
+    if remedy in (_OF_CHANGED_NUMBER, _OF_CONSTANT_INTEGER):
         return ADVICE[category]
     return category if remedy is None or remedy in _OF_SIZES else remedy
 
@@ -372,7 +388,7 @@ def _remedy(
             return _OF_VALUE_AT_BREAK
         if re.match(_NO_NUMBER, first):
             return OF_VALUE
-        if integer := of_integer(first):
+        if integer := of_integer(reason, dynamic):
             return integer
         if re.search(_IN_GROUPS, guard):
             return _OF_OPTIMIZER

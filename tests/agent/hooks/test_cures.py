@@ -355,6 +355,25 @@ def crop(*, cured: bool) -> None:
         positions(x(1, 1, height, width))
 
 
+def loop(*, cured: bool) -> None:
+    @compiled
+    def total(x: Any, end: int) -> Any:
+        result = x[0]
+        for i in range(1, end):
+            result = result + x[i]
+        return result
+
+    @compiled
+    def masked(x: Any, weight: Any) -> Any:
+        return (x * weight[:, None]).sum(0)
+
+    for end in (6, 3, 5, 4):
+        if cured:
+            masked(x(8, 4), (torch.arange(8) < end).float())
+        else:
+            total(x(8, 4), end)
+
+
 Program = Callable[..., None]
 # the program, words about the cause, words of the remedy, recompiles that stay
 CURES: list[tuple[Program, str, str, int]] = [
@@ -376,6 +395,7 @@ CURES: list[tuple[Program, str, str, int]] = [
     (relation, "`g.size(0) <= g.size(1)` no longer holds", "outside of it", 1),
     (text, "of['...']` changed (test_cures.py:", "branch on it before the call", 0),
     (crop, "16 != (x.size(3) // 2)` no longer holds (test_cures.py:", "pad or bucket the size", 1),
+    (loop, "`end` is no longer 3", "select with a mask", 0),
     (closure, "`window` in the closure of `mask_mod` is no longer 3.5", "as a tensor", 0),
     (new_class, "`self` is of another type than `Net`", "Define the class once", 0),
     (new_model, "first compilation of another `Net`", "torch._dynamo.reset() between trials", 0),

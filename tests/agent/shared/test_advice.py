@@ -142,6 +142,25 @@ def test_what_avoids_a_recompile_anywhere_is_the_remedy_in_the_warm_up_too(
     assert advice("python_value", "forward", "0/0: mask is None", after_warm=False) is None
 
 
+@pytest.mark.parametrize(
+    ("reason", "dynamic", "is_constant"),
+    [
+        ("0/1: end == 3\n0/0: end == 6", None, True),
+        ("0/0: end == 3", True, True),
+        ("0/0: end == 3", None, False),
+        ("0/1: end == 1\n0/0: end == 0", None, False),  # PyTorch's own constants
+        ("0/1: end == 3\n0/0: end == 6", False, False),
+        ("0/1: lr == 0.3\n0/0: lr == 0.6", None, False),
+    ],
+)
+def test_no_tensor_is_advised_for_an_integer_that_the_code_makes_a_constant(
+    reason: str, dynamic: bool | None, is_constant: bool
+) -> None:
+    text = str(advice("python_value", "forward", reason, dynamic=dynamic))
+    assert ("select with a mask" in text) is is_constant
+    assert ("as a tensor" in text) is not is_constant
+
+
 def test_values_that_need_other_remedies_are_other_causes() -> None:
     guards = ("L['self'].tag == '...'", "___stack0 == 1.5", "L['n'] == 3")
     assert len({cause("python_value", "forward", f"0/0: {guard}") for guard in guards}) == 3
