@@ -247,10 +247,13 @@ def of_integer(reason: str, dynamic: bool | None) -> str | None:
     if INTEGER_SETTING in first:
         return _OF_GLOBAL_INTEGER if re.match(_IN_GLOBAL, first) else _OF_INTEGER
     match = _integer(first)
-    if match is None or dynamic is False or match["old"] in ("0", "1"):  # which stay constant
+    if match is None or dynamic is False:
         return None
-    is_constant = dynamic is True or _had_other_values(match, others)
-    return _OF_CONSTANT_INTEGER if is_constant else None
+    same = filter(None, map(_integer, (first, *others)))
+    *newer, oldest = [item["old"] for item in same if item["name"] == match["name"]]
+    # PyTorch itself makes constants of 0 and 1, and of the first value unless ``dynamic`` is true
+    values = {*newer, oldest} if dynamic else {*newer} - {oldest}
+    return _OF_CONSTANT_INTEGER if values - {"0", "1"} else None
 
 
 def _of_number(reason: str, dynamic: bool | None) -> str | None:
@@ -261,14 +264,10 @@ def _of_number(reason: str, dynamic: bool | None) -> str | None:
         return None
     if dynamic is False:
         return _OF_STATIC_NUMBER
-    if _had_other_values(match, others):
+    again = [item for entry in others if (item := _number(entry))]
+    if any(item["name"] == match["name"] and item["old"] != match["old"] for item in again):
         return None  # it changed before, and the code makes it a constant
     return _OF_CHANGED_NUMBER
-
-
-def _had_other_values(match: re.Match[str], others: Sequence[str]) -> bool:
-    again = [item for entry in others if (item := _number(entry))]
-    return any(item["name"] == match["name"] and item["old"] != match["old"] for item in again)
 
 
 def _number(entry: str) -> re.Match[str] | None:

@@ -147,6 +147,8 @@ def test_what_avoids_a_recompile_anywhere_is_the_remedy_in_the_warm_up_too(
     [
         ("0/1: end == 3\n0/0: end == 6", None, True),
         ("0/0: end == 3", True, True),
+        ("0/3: end == 0\n0/2: end == 6\n0/1: end == 5\n0/0: end == 1", None, True),
+        ("0/1: end == 6\n0/0: end == 6", None, False),  # something else changed
         ("0/0: end == 3", None, False),
         ("0/1: end == 1\n0/0: end == 0", None, False),  # PyTorch's own constants
         ("0/1: end == 3\n0/0: end == 6", False, False),

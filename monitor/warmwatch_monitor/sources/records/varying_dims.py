@@ -118,7 +118,7 @@ class Varying:
             # PyTorch compares with each value that was compiled, and does not report the new one
             entries = sum(bool(re.match(ENTRY, line)) for line in reason.split("\n"))
             one_more = not made.at_limit and len(of_it) == entries
-            helps = of_integer(reason, made.dynamic)
+            helps = of_integer(reason, made.dynamic) or dim.helps
             dim = replace(dim, one_more=one_more, helps=helps)
         self._known[key] = replace(dim, within_step=False)
         if self._first.setdefault(key, self._steps) != self._steps or made.evaluating:
