@@ -15,7 +15,7 @@ from support import sources
 from support.documents import status
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Host, ProcessReading, Snapshot
-from warmwatch_monitor.sources import host
+from warmwatch_monitor.sources import host, listed
 from warmwatch_monitor.sources.host import HostSource, read_machine
 
 HOST = Host(
@@ -84,7 +84,7 @@ def test_an_unreadable_host_is_absent_and_its_source_is_down(
     def broken() -> Host:
         raise PermissionError("/proc/meminfo")
 
-    monkeypatch.setattr(host, "read_machine", broken)
+    monkeypatch.setattr(listed, "read_machine", broken)
     snapshot = sources.poller(directories=(str(tmp_path),)).poll_once()
     assert snapshot.host is None
     found = {health.source: health for health in snapshot.sources}
