@@ -26,8 +26,8 @@ ATTRIBUTE = (
     "Set the attribute before the first compiled call and keep it (None, as long as it is unused)."
 )
 ATTRIBUTE_NONE = (
-    "Keep a value of one type in the attribute (a tensor of zeros instead of None), from before "
-    "the first compiled call on."
+    "Keep a value of one type in the attribute from before the first compiled call on: make its "
+    "tensor beforehand (in __init__), or begin with a tensor of zeros instead of None."
 )
 _NONE = f"Pass a tensor at every call (a mask of ones instead of None), {EACH}."
 OF_TYPE = f"Pass values of one type at every call, {EACH}."
