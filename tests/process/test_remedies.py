@@ -43,8 +43,6 @@ if CURED == "sizes": torch._dynamo.config.force_parameter_static_shapes = False
 def of_lists(X, U, lr): torch._foreach_sub_(X, [u * lr for u in U])
 @torch.compile(backend="eager", fullgraph=FULL)
 def of_tensors(p, g, lr): p.sub_(g * lr)
-@torch.compile(backend="eager", fullgraph=FULL)
-def of_dicts(state, lr): state["p"].sub_(state["g"] * lr)
 class Each(torch.optim.Optimizer):
     def __init__(self, ps): super().__init__(ps, {{}})
     @torch.no_grad()
@@ -61,7 +59,6 @@ except Exception as error:
 """
 OF_LISTS = PARAMETERS.replace("UPDATE", "of_lists([p], [p.grad], torch.tensor(0.1))")
 OF_TENSORS = PARAMETERS.replace("UPDATE", "of_tensors(p, p.grad, torch.tensor(0.1))")
-OF_DICTS = PARAMETERS.replace("UPDATE", "of_dicts({'g': p.grad, 'p': p}, torch.tensor(0.1))")
 OUTSIDE = """
 if CURED: torch._dynamo.config.force_parameter_static_shapes = False
 @torch.compile(backend="eager")
@@ -195,8 +192,8 @@ def test_a_finite_set_of_variants_needs_a_higher_limit(tmp_path: Path, body: str
 
 @pytest.mark.parametrize(
     ("body", "parameter"),
-    [(OF_LISTS, "X[0]"), (OF_TENSORS, "p"), (OF_DICTS, "state['...']")],
-    ids=["lists", "tensors", "dicts"],
+    [(OF_LISTS, "X[0]"), (OF_TENSORS, "p")],
+    ids=["lists", "tensors"],
 )
 def test_sizes_that_a_parameter_keeps_static_become_dynamic(
     tmp_path: Path, body: str, parameter: str

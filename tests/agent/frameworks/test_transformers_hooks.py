@@ -30,7 +30,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             events.append(f"{self.what} ends")
 
     monkeypatch.setattr(_reporting, "Pause", Pause)
-    monkeypatch.setattr("warmwatch.attach", lambda: None)
+    monkeypatch.setattr("warmwatch.lifecycle.api.attach", lambda: None)
     return events
 
 
