@@ -58,7 +58,9 @@ def _rank(run: str, rank: int) -> Slot:
 
 
 def _recompiled(slot: Slot) -> Slot:
-    return replace(slot, compile=replace(slot.compile, recompiles=b.categories(shape=2)))
+    return replace(
+        slot, compile=replace(slot.compile, recompiles_by_category=b.categories(shape=2))
+    )
 
 
 @pytest.fixture(scope="module")

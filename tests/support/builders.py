@@ -303,7 +303,7 @@ RECOMPILING = replace(
         accounted_ns=ago(2.1),
         episode_began_ns=ago(2.1),
         episode_began_steps=3602,
-        recompiles=categories(shape=1),
+        recompiles_by_category=categories(shape=1),
         recompiles_after_warm=1,
         compilations=kinds(forward=2, backward=1, autotune=2),
     ),

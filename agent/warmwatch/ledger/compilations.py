@@ -129,7 +129,7 @@ class Compilations:
         if category == record.NEW_INSTANCE:
             block[AT["new_instances"]] += 1
         elif category:
-            block[AT["recompiles"] + record.CATEGORIES.index(category)] += 1
+            block[AT["recompiles_by_category"] + record.CATEGORIES.index(category)] += 1
         # After a reset PyTorch does not call it a recompile, but the training waits for it again.
         came_back = bool(category) or "again" in values
         block[AT["recompiles_after_warm"]] += came_back and block[AT["warmups"]] > 0

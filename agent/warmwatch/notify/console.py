@@ -223,7 +223,7 @@ def _summary(slot: Slot, end: End) -> str:
     spent = sum(counts.phase_ns) / 1e9
     nothing = "no compile event" + " since the agent was attached" * (counts.graphs_before > 0)
     parts = [f"{duration(spent)} of compiling" if counts.begun else nothing]
-    if recompiles := sum(counts.recompiles):
+    if recompiles := sum(counts.recompiles_by_category):
         parts.append(counted(recompiles, "recompile"))
     if length := slot.typical_step_ns:
         parts.append(f"{took(length / 1e9)} a clean step (whole run)")

@@ -37,7 +37,7 @@ CATEGORIES = (
     "device",
     "other",
 )
-# The last one has no counter in ``recompiles``, but ``new_instances``.
+# The last one has no counter in ``recompiles_by_category``, but ``new_instances``.
 REASONS = (*CATEGORIES, NEW_INSTANCE)
 CACHES = ("inductor_fx", "aot_autograd", "triton")
 COMPILE_CACHES = ("inductor", "triton")  # directories, each cold or warm

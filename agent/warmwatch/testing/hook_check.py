@@ -102,7 +102,7 @@ def _graphs(check: _Check) -> _Found:
     again = sum(
         str(metric.compile_id).endswith("/1") and metric.is_forward for metric in check.metrics
     )
-    recompiles = [check.risen("recompiles", at) for at in range(len(record.CATEGORIES))]
+    recompiles = [check.risen("recompiles_by_category", at) for at in range(len(record.CATEGORIES))]
     yield "compilation_ids", sum(recompiles), again
     yield "recompile_reasons", recompiles[record.CATEGORIES.index("shape")], again
     yield "events", {"dynamo", "aot_autograd"} <= check.phases(), True

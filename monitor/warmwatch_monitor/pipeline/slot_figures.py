@@ -181,7 +181,7 @@ def compile_of(slot: Slot) -> Compile:
     kinds = dict(zip(KINDS, counts.compilations, strict=True))
     if "runtime_compilations" in missing:
         kinds = {kind: count for kind, count in kinds.items() if kind not in _AT_RUN_TIME}
-    categories = dict(zip(CATEGORIES, counts.recompiles, strict=True))
+    categories = dict(zip(CATEGORIES, counts.recompiles_by_category, strict=True))
     caches = zip(CACHES, counts.cache_hits, counts.cache_misses, strict=True)
     evaluated = "disabled" not in missing and counts.evaluations
     return Compile(

@@ -267,7 +267,7 @@ def test_recompiles_are_counted_by_category_and_apart_after_warm() -> None:
     rank.ledger.compilation("forward", {"id": "0/2", "category": "shape"})
     rank.ledger.compilation("forward", {"id": "1/0", "failure": "BackendCompilerFailed"})
     compiled = rank.slot().compile
-    assert compiled.recompiles[record.CATEGORIES.index("shape")] == 2
+    assert compiled.recompiles_by_category[record.CATEGORIES.index("shape")] == 2
     assert (compiled.recompiles_after_warm, compiled.failures) == (1, 1)
     assert compiled.compilations[record.KINDS.index("forward")] == 3
 

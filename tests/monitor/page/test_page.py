@@ -443,7 +443,7 @@ def test_a_recompile_opens_its_guard_its_lines_and_its_remedy(
     run = "it's $(mine)"
     slot = replace(
         slot,
-        compile=replace(slot.compile, recompiles=categories(shape=3)),
+        compile=replace(slot.compile, recompiles_by_category=categories(shape=3)),
         identity=replace(slot.identity, run=run),
     )
     folder = write_record(tmp_path, slot, events=events)

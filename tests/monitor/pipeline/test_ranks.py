@@ -180,7 +180,9 @@ def test_ranks_that_did_the_same_have_no_differences() -> None:
 def test_ranks_that_compiled_different_graphs_are_reported() -> None:
     longer = tuple(ns + 40 * SECOND * (n == 0) for n, ns in enumerate(b.WARM.compile.phase_ns))
     other = compiled(
-        graphs=b.WARM.compile.graphs + 2, recompiles=b.categories(shape=2), phase_ns=longer
+        graphs=b.WARM.compile.graphs + 2,
+        recompiles_by_category=b.categories(shape=2),
+        phase_ns=longer,
     )
     run = of_run(b.WARM, other, b.WARM)
     least = b.WARM.compile.graphs
@@ -200,7 +202,10 @@ def test_ranks_that_compiled_different_graphs_are_reported() -> None:
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
-        ({"recompiles": b.categories(grad_mode=1)}, "rank 1 also compiled its evaluation"),
+        (
+            {"recompiles_by_category": b.categories(grad_mode=1)},
+            "rank 1 also compiled its evaluation",
+        ),
         ({"phase_ns": b.phases(inductor=192.2)}, "rank 1 compiled 79 s longer than the others"),
         ({"graphs": 3}, "3 graphs in rank 1, 1 in rank 0"),
     ],

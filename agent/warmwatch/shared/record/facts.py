@@ -92,7 +92,7 @@ class CompileCounts(NamedTuple):
         first_warmup, last_warmup: the first warm-up and the latest one that ended.
         touched_steps: numbers of the last steps that were not clean, newest first.
         phase_ns: exclusive time of each of PHASES. compilations: of each of KINDS.
-        recompiles: of each of CATEGORIES. cache_hits, cache_misses: of each of CACHES.
+        recompiles_by_category: of each of CATEGORIES. cache_hits, cache_misses: of each of CACHES.
         graphs_before: graphs that Dynamo had captured before this record began.
         tokens_per_step, samples_per_step: the user's values for each step after number
             ``worth_since``; 0 if unknown. tokens_before, samples_before: the sums up to that step,
@@ -191,7 +191,7 @@ class CompileCounts(NamedTuple):
     touched_steps: tuple[int, ...] = (0,) * MOST_TOUCHED
     phase_ns: tuple[int, ...] = (0,) * len(PHASES)
     compilations: tuple[int, ...] = (0,) * len(KINDS)
-    recompiles: tuple[int, ...] = (0,) * len(CATEGORIES)
+    recompiles_by_category: tuple[int, ...] = (0,) * len(CATEGORIES)
     cache_hits: tuple[int, ...] = (0,) * len(CACHES)
     cache_misses: tuple[int, ...] = (0,) * len(CACHES)
     graphs_before: int = 0

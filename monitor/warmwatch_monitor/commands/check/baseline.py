@@ -12,7 +12,7 @@ from msgspec.json import format as indented
 from msgspec.structs import replace
 
 from warmwatch_monitor.base.errors import UsageError
-from warmwatch_monitor.commands.check.measured import COUNTS, Count, MeasuredRun, Share
+from warmwatch_monitor.commands.check.measured import COUNTS, Counts, MeasuredRun
 from warmwatch_monitor.output.amounts import consecutive, spans
 
 _PART = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
@@ -49,8 +49,8 @@ Amount = Annotated[float, Meta(ge=0, lt=1e12)]
 class BaselineRank(Struct, frozen=True, kw_only=True):
     """The baseline's numbers of a rank."""
 
-    counts: Mapping[str, Count] = field(default_factory=dict)
-    functions: Mapping[str, Share] = field(default_factory=dict)
+    counts: Counts = field(default_factory=dict)
+    functions: Mapping[str, Counts] = field(default_factory=dict)
 
 
 class BaselineRun(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from warmwatch_monitor.commands.check.baseline import (
     BaselineRun,
     named,
 )
-from warmwatch_monitor.commands.check.measured import COUNTS, MeasuredRank, MeasuredRun, Share
+from warmwatch_monitor.commands.check.measured import COUNTS, Counts, MeasuredRank, MeasuredRun
 from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, GraphBreak
 
 SECONDS = "warmup_seconds"
@@ -25,8 +25,8 @@ class Moved(Struct, frozen=True, kw_only=True):
     """The counts of a function that changed; ``was``: ``None`` if not in the baseline."""
 
     function: str
-    now: Share
-    was: Share | None = None
+    now: Counts
+    was: Counts | None = None
 
 
 class Compared(Struct, frozen=True, kw_only=True):

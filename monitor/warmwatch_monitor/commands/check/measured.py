@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 
@@ -25,15 +26,7 @@ COUNTS = (
 # steps of 20 ms it took 67 to 99.
 SHORT_STEP = 0.005
 
-Count = Annotated[int, Meta(ge=0)]
-
-
-class Share(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The part of a rank's counts that belongs to one function; ``None`` is unknown."""
-
-    compilations: Count = 0
-    recompiles: Count = 0
-    kernels: Count | None = None
+Counts = Mapping[str, Annotated[int, Meta(ge=0)]]
 
 
 class MeasuredRank(Struct, frozen=True, kw_only=True):
@@ -41,15 +34,16 @@ class MeasuredRank(Struct, frozen=True, kw_only=True):
 
     Attributes:
         counts: by COUNTS, without those that this PyTorch version does not report.
-        functions: by ``name (file)``.
+        functions: by ``name (file)``: ``compilations``, ``recompiles`` unless there were none, and
+            ``kernels`` if they are known.
         causes: causes from its journal, with their reasons.
         errors: number of internal errors of the agent.
         dropped: number of lost journal lines; if there are any, ``kernels`` is unknown.
     """
 
     rank: int
-    counts: Mapping[str, int]
-    functions: Mapping[str, Share]
+    counts: Counts
+    functions: Mapping[str, Counts]
     causes: ParsedJournal = NOTHING
     errors: int = 0
     dropped: int = 0
@@ -147,28 +141,28 @@ def _rank(view: RankView, causes: ParsedJournal) -> MeasuredRank:
     return MeasuredRank(
         rank=view.rank,
         counts={name: value for name, value in counts.items() if value is not None},
-        functions=_shares(functions, causes),
+        functions=_by_function(functions, causes),
         causes=causes,
         errors=view.figures.agent.errors or 0,
         dropped=dropped,
     )
 
 
-def _shares(functions: Iterable[FunctionCost], causes: ParsedJournal) -> dict[str, Share]:
+def _by_function(functions: Iterable[FunctionCost], causes: ParsedJournal) -> dict[str, Counts]:
     """Counts by function, without its line, which changes with every edit above it."""
-    shares: dict[str, Share] = {}
+    held: dict[str, Counter[str]] = {}
     for function in functions:
         if function.name is None:
             continue
-        name = called(function.name, function.file)
-        before = shares.get(name, Share())
-        kernels = [n for n in (before.kernels, function.cost.kernels) if n is not None]
-        shares[name] = Share(
-            compilations=before.compilations + function.compilations,
-            recompiles=sum(called(r.name, r.file) == name for r in causes.recompiles),
-            kernels=sum(kernels) if kernels else None,
-        )
-    return dict(sorted(shares.items()))
+        counts = held.setdefault(called(function.name, function.file), Counter())
+        counts["compilations"] += function.compilations
+        if function.cost.kernels is not None:
+            counts["kernels"] += function.cost.kernels
+    for recompile in causes.recompiles:
+        name = called(recompile.name, recompile.file)
+        if name in held:
+            held[name]["recompiles"] += 1
+    return dict(sorted(held.items()))
 
 
 def called(name: str | None, file: str | None) -> str:

@@ -18,7 +18,7 @@ from warmwatch_monitor.commands.check.comparison import (
     Moved,
     Remark,
 )
-from warmwatch_monitor.commands.check.measured import Share
+from warmwatch_monitor.commands.check.measured import Counts
 from warmwatch_monitor.model import Compilation, CudagraphSkip, GraphBreak, RunView
 from warmwatch_monitor.output.amounts import own_words, reason
 from warmwatch_monitor.status.words.requested import never_compiled, plain_skip, turned_off
@@ -137,18 +137,18 @@ def _moved(moved: Moved) -> str:
     """The changed counts of a function; its forward and backward are two compilations."""
     what = "the model" if moved.function.endswith(_WRAPPED) else moved.function
     if moved.was is None:
-        return f"{what}: {_share(moved.now)}; not in the baseline"
-    return f"{what}: {_share(moved.now)}; was {_share(moved.was)}"
+        return f"{what}: {_listed(moved.now)}; not in the baseline"
+    return f"{what}: {_listed(moved.now)}; was {_listed(moved.was)}"
 
 
-def _share(share: Share) -> str:
-    parts = [counted(share.compilations, "compilation")]
-    if share.recompiles:
-        parts.append(counted(share.recompiles, "recompile"))
-    if share.kernels is not None:
-        parts.append(counted(share.kernels, "kernel"))
-    return ", ".join(parts)
+def _listed(counts: Counts) -> str:
+    return ", ".join(
+        counted(counts[f"{noun}s"], noun) for noun in _OF_FUNCTION if f"{noun}s" in counts
+    )
 
+
+# What is counted of a function, in the order of its text.
+_OF_FUNCTION = ("compilation", "recompile", "kernel")
 
 _REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
     Kind.ANOTHER_TORCH: lambda it: f"torch is {it.what}: so what it compiles may differ",

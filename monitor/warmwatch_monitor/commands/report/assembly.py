@@ -54,6 +54,7 @@ def line(summary: RankSummary) -> RankLine:
         warmup_seconds=first["seconds"] if first else None,
         recompiles=recompiles(rank["compile"]),
         graphs=rank["compile"]["graphs"],
+        graph_breaks=rank["compile"]["graph_breaks"],
         step_seconds=clean_step(rank),
     )
 

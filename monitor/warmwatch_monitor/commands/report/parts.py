@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from warmwatch_monitor.figures.compile import CompileTotals, FunctionTotals, Located
+from warmwatch_monitor.figures.compile import CompileTotals, FunctionTotals, GraphCounts, Located
 from warmwatch_monitor.figures.rank import LimitedBy, Place, RankState, SlowerPeriod
 from warmwatch_monitor.figures.training import StepCount, TypicalStep
 from warmwatch_monitor.model.run_summary import Compiled, Provenance
@@ -150,7 +150,7 @@ class Remedy(Struct, frozen=True, kw_only=True):
     """Seconds that it saves at most; null if unknown."""
 
 
-class RankLine(Struct, frozen=True, kw_only=True):
+class RankLine(GraphCounts, frozen=True, kw_only=True):
     """One rank in the table of ranks."""
 
     rank: int
@@ -163,10 +163,6 @@ class RankLine(Struct, frozen=True, kw_only=True):
     """Compile time."""
     warmup_seconds: float | None = None
     """Length of its first warm-up; null if it was never warm."""
-    recompiles: int | None = None
-    """Number of recompiles, the one in progress included."""
-    graphs: int | None = None
-    """Number of graphs that Dynamo captured."""
     step_seconds: TypicalStep = None
 
 

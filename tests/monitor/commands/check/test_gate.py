@@ -73,7 +73,11 @@ def test_a_run_passes_against_its_own_baseline() -> None:
     [
         ("graphs", {"graphs": 2}, "graphs: 2, was 1"),
         ("graph_breaks", {"graph_breaks": 3}, "graph breaks: 3, was 0"),
-        ("recompiles", {"recompiles": b.categories(shape=1, dtype=1)}, "recompiles: 2, was 0"),
+        (
+            "recompiles",
+            {"recompiles_by_category": b.categories(shape=1, dtype=1)},
+            "recompiles: 2, was 0",
+        ),
         ("recompiles_after_warm", {"recompiles_after_warm": 1}, "recompiles after warm: 1, was 0"),
         ("fallbacks", {"fallbacks": 1}, "functions left to run eagerly: 1, was 0"),
         ("failures", {"failures": 1}, "failed compilations: 1, was 0"),
@@ -165,7 +169,7 @@ def test_each_cause_is_reported_once_with_its_remedy() -> None:
         skips=(ran,),
     )
     now = counting(
-        recompiles=b.categories(shape=2),
+        recompiles_by_category=b.categories(shape=2),
         recompiles_after_warm=1,
         graph_breaks=2,
         fallbacks=1,
@@ -311,7 +315,7 @@ def test_any_run_name_is_read_back_unchanged(name: str) -> None:
 
 def result() -> Result:
     recorded = ParsedJournal(compilations=(replace(AGAIN, name="<|>_forward_"),))
-    now = counting(recompiles=b.categories(shape=1))
+    now = counting(recompiles_by_category=b.categories(shape=1))
     return Result(
         against="ci/base.json", comparison=against(DONE, now, recorded=recorded), accept="again"
     )
@@ -338,7 +342,7 @@ def test_a_run_name_is_never_markdown() -> None:
     def called(*slots: b.Slot) -> tuple[MeasuredRun, ...]:
         return tuple(replace(one, run=name) for one in run_of(*slots))
 
-    grown = called(counting(recompiles=b.categories(shape=1)))
+    grown = called(counting(recompiles_by_category=b.categories(shape=1)))
     made = Result(against="base.json", comparison=compared(grown, held(*called(DONE))), accept="")
     table = [line for line in markdown(made).splitlines() if line.startswith("|")]
     assert all(line.replace(r"\|", "").count("|") == 5 for line in table)
