@@ -21,8 +21,10 @@ from warmwatch.shared.guard_kinds import (
     OF_VALUE,
     remedy_of,
 )
-from warmwatch.shared.guard_text import ENTRY, ON_PARAMETER, guard_of
+from warmwatch.shared.guard_text import COMPARES, ENTRY, ON_PARAMETER, guard_of
 from warmwatch.shared.values import NEW_INSTANCE
+
+Subject = tuple[str, str]  # a tensor and a dim, or a number and an empty text
 
 ADVICE = {
     "shape": (
@@ -167,8 +169,9 @@ _MISMATCH = (
 # With an upper bound as well, the size may be above it. A comment follows the guard.
 _ZERO_OR_ONE = r"^\s*(?:!?[\d/_]+:\s*)?2 <= (?![^#]*<=)"
 # The places of a condition, after the guard: tracing sets those of the user's code.
-_PYTORCH_PLACE = r"# (?:[^#]* )?\(_(?!dynamo/)\w+/"
+_OWN_PLACE = r"# (?:[^#]* )?\(_\w+/"
 _SYMBOLIC = r"\.(?:size|stride)\(\)|\.shape\["
+_NAME = r"[A-Za-z_][\w.\[\]'\"]*"
 _LONGEST = 1_000  # characters of one guard
 _MOST_ENTRIES = 64
 
@@ -211,6 +214,18 @@ _OF_CONSTANT_INTEGER = (
 )
 
 
+# An integer that is dynamic already, with a condition on it, or of which a kernel makes a constant.
+_OF_NUMBER_CONDITION = (
+    "The number is dynamic already, and the code sets a condition on it: take that branch outside "
+    "of the compiled function, or call the function once on each side of it during the warm-up."
+)
+_OF_NUMBER_OF_ONE = (
+    "The number becomes a size, and PyTorch compiles sizes 0 and 1 separately: keep it above 1, or "
+    "call the function once with each during the warm-up."
+)
+_AT_MOST_ONE = r"(?: == [01]| <= 1)$"
+
+
 # A number of an optimizer, which a schedule changes. A learning rate can be a tensor.
 _IN_GROUPS = r"\.param_groups\[\d+\]\['(?!lr\b)\w+'\]"
 _OF_OPTIMIZER = (
@@ -234,7 +249,14 @@ _OF_STATIC_NUMBER = (
 
 # What a first change says in the warm-up. A later one of the same size or number can refute it.
 _AT_FIRST = {_OF_CHANGED: _DYNAMIC_NOW, _OF_CHANGED_NUMBER: _DYNAMIC_NUMBER}
-_REFUTE_NOTHING = frozenset({*_AT_FIRST, _OF_ONE})
+# Another value of the number may need another of these.
+_OF_NUMBERS = frozenset(
+    {
+        *(ADVICE["python_value"], _OF_CHANGED_NUMBER, _OF_CONSTANT_INTEGER),
+        *(_OF_NUMBER_CONDITION, _OF_NUMBER_OF_ONE),
+    }
+)
+_REFUTE_NOTHING = frozenset({*_AT_FIRST, _OF_ONE, _OF_NUMBER_OF_ONE})
 
 # These avoid a recompile wherever it happens. Others only move one to the warm-up.
 SURE = frozenset({_OF_OPTIMIZER, _OF_INTEGER, _OF_GLOBAL_INTEGER, ATTRIBUTE, ATTRIBUTE_NONE})
@@ -246,7 +268,11 @@ def of_integer(reason: str, dynamic: bool | None) -> str | None:
     first, *others = [entry[:_LONGEST] for entry in reason.split("\n")[:_MOST_ENTRIES]]
     if INTEGER_SETTING in first:
         return _OF_GLOBAL_INTEGER if re.match(_IN_GLOBAL, first) else _OF_INTEGER
-    match = _integer(first)
+    guard, match = guard_of(first), _integer(first)
+    if re.search(COMPARES, guard) or (match and re.search(_OWN_PLACE, first)):
+        if not _is_in_kernel(first):
+            return _OF_CONSTANT_INTEGER if match else _OF_NUMBER_CONDITION
+        return _OF_NUMBER_OF_ONE if re.search(_AT_MOST_ONE, guard) else _OF_KERNEL
     if match is None or dynamic is False:
         return None
     same = filter(None, map(_integer, (first, *others)))
@@ -339,32 +365,37 @@ def _is_refuted(value: Any, later: Iterable[Any]) -> bool:
         or _remedy(value.category, None, value.reason, value.dynamic) not in _AT_FIRST
     ):
         return False
-    subjects = _subjects(value.reason)
+    own = subjects(value.reason)
     return any(
         other.category == value.category
-        and subjects & _subjects(other.reason or "")
+        and own & subjects(other.reason or "")
         and not getattr(other, "last_batch", None)
         and _remedy(other.category, None, other.reason, other.dynamic) not in _REFUTE_NOTHING
         for other in later
     )
 
 
-def _subjects(reason: str) -> frozenset[tuple[str, str]]:
+def subjects(reason: str) -> frozenset[Subject]:
     """The sizes (tensor and dim), or the number, that the guard in the first line is about."""
     entry = reason.partition("\n")[0][:_LONGEST]
     if match := re.search(_MISMATCH, entry):
         return frozenset({(guard_of(match["name"]), match["dim"] or "")})
     if match := _number(entry):
         return frozenset({(match["name"], "")})
-    return frozenset(re.findall(_SIZE_OF, guard_of(entry)))
+    guard = guard_of(entry)
+    if sizes := re.findall(_SIZE_OF, guard):
+        return frozenset(sizes)
+    names = re.findall(_NAME, guard) if re.search(COMPARES, guard) else ()
+    return frozenset((name, "") for name in names)
 
 
-def cause(category: str, kind: str | None, reason: str | None) -> str:
-    """Equal for recompiles of one function that one remedy avoids: a size, a layout, a dtype."""
+def cause(category: str, kind: str | None, reason: str | None) -> tuple[str, frozenset[Subject]]:
+    """Equal for recompiles of one function that one remedy avoids: a layout, a dtype, the sizes of
+    one dim, the values of one number. With what that is about, if its remedy depends on it."""
     remedy = _remedy(category, kind, reason, None)
-    if remedy in (_OF_CHANGED_NUMBER, _OF_CONSTANT_INTEGER):
-        return ADVICE[category]
-    return category if remedy is None or remedy in _OF_SIZES else remedy
+    if remedy in _OF_SIZES or remedy in _OF_NUMBERS:
+        return category, subjects(reason or "")
+    return remedy or category, frozenset()
 
 
 def _remedy(
@@ -398,6 +429,11 @@ def _remedy(
     return ADVICE.get(category)
 
 
+def _is_in_kernel(entry: str) -> bool:
+    """Whether PyTorch's own operators set this condition, and not the user's code."""
+    return re.search(_OWN_PLACE, entry) is not None and "(_dynamo/" not in entry
+
+
 def _of_size(reason: str, dynamic: bool | None) -> str | None:
     """The remedy for the size guard in the first line of ``reason``, if it needs a special one."""
     first, *others = [entry[:_LONGEST] for entry in reason.split("\n")[:_MOST_ENTRIES]]
@@ -409,8 +445,7 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
             return None
         if len(re.findall(_A_SIZE, first.partition("  # ")[0])) == 2:
             return _OF_RELATION
-        in_kernel = re.search(_PYTORCH_PLACE, first) and "(_dynamo/" not in first
-        return _OF_KERNEL if in_kernel else _OF_CONDITION
+        return _OF_KERNEL if _is_in_kernel(first) else _OF_CONDITION
     if match["what"] != "size":
         return _OF_STRIDE if match["what"] == "stride" else _OF_RANK
     if "._parameters[" in match["name"] or "._buffers[" in match["name"]:

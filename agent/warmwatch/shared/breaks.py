@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # the setting's name from 2.11 on, and its name in all versions
 IGNORED, _IGNORED_BEFORE = "ignore_logging_functions", "ignore_logger_methods"
@@ -33,7 +33,8 @@ _IN_C = _Remedy(
 _REMEDIES = (
     _Remedy(
         ("tensor.item", "aten._local_scalar_dense", "data dependent operator", ".tolist"),
-        "keep the number on the device (log it rarely, outside of the compiled function)",
+        "keep the number a tensor (to log it, copy_() it into one that exists beforehand and read "
+        "that outside of the compiled function)",
         "set torch._dynamo.config.capture_scalar_outputs (or TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS=1)",
     ),
     _Remedy(
@@ -74,6 +75,14 @@ _REMEDIES = (
         ("builtin print", "print"),
         "take the printing out of the compiled function",
         "add print to torch._dynamo.config.reorderable_logging_functions",
+    ),
+    _Remedy(
+        ("unsafe side effect", "non-nullified side effect"),
+        "PyTorch traces this part as one operator (an autograd.Function, checkpoint, torch.cond), "
+        "which may not change a list or an attribute: write the value with copy_() into a tensor "
+        "that exists beforehand, or return it",
+        "set torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint (under checkpoint)",
+        hinted="skip_fwd_side_effects_in_bwd_under_checkpoint",
     ),
     _Remedy(
         (
@@ -126,6 +135,12 @@ _BY_SCHEDULER = re.compile(r"\bskip.*?(\w+\.step)\b.* in (?:file )?lr_scheduler\
 _ENTERS = re.compile(r"(?:BEFORE|SETUP)_WITH \w+(?:\((\w+)\))?")
 
 
+_OF_LIBRARY = "a library breaks the graph here: call it outside of the compiled function"
+# Of an autograd.Function, which PyTorch traces as one operator: a setting that lets a line into the
+# graph does not help if the line also changes a list or an attribute.
+_BACKWARD = "backward"
+
+
 # Optimizers of PyTorch request a break around their step, in this function.
 _REQUESTED = re.compile(r"\bgraph_break(?:\(\)| in )|user-invoked graph break")
 _OF_OPTIMIZERS = "_use_grad"
@@ -165,23 +180,41 @@ def _any_of(signs: tuple[str, ...]) -> str:
     return rf"(?:(?<!\w)|(?=\W))(?:{text})(?:(?<=\W)|(?!\w))"
 
 
-def break_remedy(reason: str, hint: str | None, *, library: bool) -> str | None:
+def break_remedy_for(value: Any) -> str | None:
+    """The remedy for what is recorded of a graph break."""
+    library, caller = value.library, value.caller
+    return break_remedy(value.reason, value.hint, value.name, library=library, caller=caller)
+
+
+def break_remedy(
+    reason: str,
+    hint: str | None,
+    name: str | None = None,
+    *,
+    library: bool,
+    caller: str | None = None,
+) -> str | None:
     """One sentence; ``None`` if none is known, or the user cannot change the code that breaks.
 
-    ``hint``: PyTorch's, as ``hooks.dynamo.breaks.hint_of`` returns it. ``library``: the place is
-    not in the user's own code.
+    ``hint``: PyTorch's, as ``hooks.dynamo.breaks.hint_of`` returns it. ``name``: the function that
+    breaks. ``library``: the place is not in the user's own code. ``caller``: the user's line that
+    called it.
     """
-    if _BY_SCHEDULER.search(reason):
+    if _BY_SCHEDULER.search(reason) or expected_break(reason, name, library=library):
         return None
     lowered = reason.lower()
     remedy = next((sign for sign in _REMEDIES if _has_sign(sign, lowered)), None)
     hint = hint or ""
     if remedy and "skipped" in remedy.signs and _has_sign(_IN_C, hint.lower()):
         remedy = _IN_C
-    if remedy is None:
-        return None if library or not hint else f"PyTorch's hint: {hint}"
-    named = IGNORED if IGNORED in hint else _IGNORED_BEFORE
-    setting = remedy.setting.format(ignored=named) if remedy.hinted in hint else ""
-    parts = (remedy.words * (not library), setting)
-    text = ", or ".join(filter(None, parts))
+    if remedy is None and hint and not library:
+        return f"PyTorch's hint: {hint}"
+    words, setting = "", ""
+    if remedy:
+        named = IGNORED if IGNORED in hint else _IGNORED_BEFORE
+        is_cure = remedy.hinted in hint and name != _BACKWARD
+        words, setting = remedy.words, remedy.setting.format(ignored=named) if is_cure else ""
+    if library:
+        words = _OF_LIBRARY if caller and not setting else ""
+    text = ", or ".join(filter(None, (words, setting)))
     return f"{text[0].upper()}{text[1:]}." if text else None

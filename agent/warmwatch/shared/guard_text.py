@@ -10,6 +10,8 @@ _LOCAL = r"\b[LG]\[['\"](\w+)['\"]\]"
 _KEY = r"\[list\((?:dict\.keys\([^()]*\)|[^()]*\.keys\(\))\)\[\d+\]\]"
 # Around a number that the code makes a constant; torch 2.13 has it no more.
 _AS_TENSOR = r"\b___as_tensor\(([^()]{1,200})\)\.item\(\)"
+# A condition that the code or PyTorch sets on sizes and integers that are dynamic
+COMPARES = r" (?:<=?|>=?|!=) |^\(.{1,200}\) == "
 ON_PARAMETER = ". Guard failed on a parameter"  # PyTorch's text after the reason itself
 _REGISTERED = r"\.(?:_parameters|_buffers|_modules|__dict__)\[['\"](?P<name>\w+)['\"]\]"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from warmwatch.shared.guard_kinds import words_of
-from warmwatch.shared.guard_text import ON_PARAMETER, attribute, guard_of
+from warmwatch.shared.guard_text import COMPARES, ON_PARAMETER, attribute, guard_of
 from warmwatch.shared.values import NEW_INSTANCE
 
 # Texts: `re` compiles each at its first use, and most commands use none.
@@ -211,10 +211,10 @@ def _class(name: str) -> str:
 
 
 def _condition(guard: str, entry: str) -> str | None:
-    """A condition on sizes, with the line that sets it: no size is wrong by itself."""
-    if not re.search(_SIZE, guard):
+    """A condition on sizes or integers, with the line that sets it: none is wrong by itself."""
+    if not re.search(_SIZE, guard) and not re.search(COMPARES, guard):
         return None
-    if re.fullmatch(_RANGE, guard) or re.fullmatch(_EQUAL, guard):
+    if any(re.fullmatch(text, guard) for text in (_RANGE, _EQUAL, _LENGTH)):
         return None
     condition = re.sub(_SIZE, r"\g<name>.\g<what>(\g<dim>)", guard)
     of_line = re.search(_LINE, entry)

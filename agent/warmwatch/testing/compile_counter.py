@@ -178,6 +178,7 @@ class CompileCounter(Listener):
                     reason=self._redaction.graph_break(text),
                     hint=hint_of(text),
                     library="library" in place,
+                    caller=place.get("caller"),
                 )
                 for text, place in breaks
             ]

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from warmwatch.shared.advice import advice_for
-from warmwatch.shared.breaks import break_remedy, plain_break
+from warmwatch.shared.breaks import break_remedy_for, plain_break
 from warmwatch.shared.fallbacks import LIMIT, REMEDIES
 from warmwatch.shared.fallbacks import words as words_of_fallback
-from warmwatch.shared.phrases import counted, one_line, place
+from warmwatch.shared.phrases import called_from, counted, one_line, place
 from warmwatch.shared.reasons import plain
 
 NAMES = ("graphs", "breaks", "recompiles", "fallbacks", "failures")
@@ -49,7 +49,7 @@ class Cause:
     """One recompile, break, graph, fallback or failure; ``reason`` is redacted.
 
     ``dynamic``, ``last_batch``, ``anew``, ``parameter``: as ``advice`` takes them. ``of_class``:
-    as ``plain`` takes it. ``hint``, ``library``: as ``break_remedy`` takes them.
+    as ``plain`` takes it. ``hint``, ``library``, ``caller``: as ``break_remedy`` takes them.
     """
 
     where: Place = Place()
@@ -62,6 +62,11 @@ class Cause:
     of_class: str | None = None
     hint: str | None = None
     library: bool = False
+    caller: str | None = None
+
+    @property
+    def name(self) -> str | None:
+        return self.where.name
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,8 +175,7 @@ def _cause(name: str, cause: Cause, later: Iterable[Cause] = ()) -> tuple[str, s
         text = plain_break(cause.reason, cause.where.name, library=cause.library) or one_line(
             cause.reason, _LONGEST
         )
-        remedy = break_remedy(cause.reason, cause.hint, library=cause.library)
-        return f"{where}: {text}", remedy
+        return f"{where}{called_from(cause.caller)}: {text}", break_remedy_for(cause)
     if name == "fallbacks":
         kind, limit = cause.category or LIMIT, f" ({cause.reason})" if cause.reason else ""
         return f"{words_of_fallback(kind, where)}{limit}", REMEDIES[kind]

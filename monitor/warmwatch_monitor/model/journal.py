@@ -142,6 +142,7 @@ class GraphBreak(Located, frozen=True, kw_only=True, tag_field="event", tag="gra
     reason: str
     count: Count  # how often it occurred so far
     library: bool = False  # it is not in the user's own code
+    caller: str | None = None  # the line that is, if it is known
     hint: str | None = None  # what PyTorch says that helps
     eager: Literal["all", "rest"] | None = None  # what of the function PyTorch leaves to Python
 

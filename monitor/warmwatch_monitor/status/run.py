@@ -9,7 +9,7 @@ from itertools import chain, islice
 from msgspec import structs
 
 from warmwatch.shared.advice import advice_for
-from warmwatch.shared.breaks import break_remedy, expected_break, plain_break
+from warmwatch.shared.breaks import break_remedy_for, expected_break, plain_break
 from warmwatch_monitor.figures.compile import CompileTarget
 from warmwatch_monitor.figures.machine import Process
 from warmwatch_monitor.figures.training import COUNTED, Warmup
@@ -341,9 +341,9 @@ def _break(graph_break: GraphBreak) -> compile_schema.Break:
     return compile_schema.Break(
         reason=plain_break(reason, graph_break.name, library=library) or reason,
         count=graph_break.count,
-        called=label(graph_break),
+        called=label(graph_break, graph_break.caller),
         eager=graph_break.eager,
-        advice=break_remedy(reason, graph_break.hint, library=library),
+        advice=break_remedy_for(graph_break),
     )
 
 

@@ -186,6 +186,59 @@ def test_a_break_in_pythons_own_code_is_at_the_line_that_calls_it(hooks: Hooks) 
         assert "Avoid calling copy.deepcopy() on tensors" in str(remedy)
 
 
+def test_a_setting_does_not_help_in_the_backward_of_an_autograd_function(hooks: Hooks) -> None:
+    norms, last = list[float](), torch.zeros(())
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:  # noqa: ARG004
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:  # noqa: ARG004
+            if cured:
+                last.copy_(gradient.norm())
+            else:
+                norms.append(gradient.norm().item())
+            return gradient * 2
+
+    def remedy() -> str | None:
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        torch.compile(lambda x: Watched.apply(x).sum(), backend="eager")(x().requires_grad_())
+        for text in hooks.graph_breaks():
+            where = hooks.break_place(text)
+            return break_remedy(graph_break(text), where.get("hint"), where["name"], library=False)
+        return None
+
+    cured = False
+    first = str(remedy())
+    assert "copy_()" in first
+    assert "capture_scalar_outputs" not in first
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        assert "copy_()" in str(remedy())  # for the list that changes
+    cured = True
+    assert remedy() is None
+
+
+def test_a_break_in_a_library_has_the_users_line_that_called_it(hooks: Hooks) -> None:
+    library: dict[str, Any] = {}
+    code = "def normed(x): return inner(x) + 1\ndef inner(x): return x / (2 if x.norm() > 1 else 3)"
+    exec(compile(code, "/lib/site-packages/library.py", "exec"), library)
+
+    def loss(x: Any) -> Any:
+        return library["normed"](x * 2)
+
+    compiled(loss)(x())
+    ((reason, _), *_) = hooks.graph_breaks().items()
+    where = hooks.break_place(reason)
+    assert (where["name"], where["file"], where["library"]) == ("inner", "library.py", True)
+    assert where["caller"] == f"test_breaks.py:{loss.__code__.co_firstlineno + 1}"
+    kept = break_remedy(graph_break(reason), None, library=True, caller=where["caller"])
+    assert kept == "A library breaks the graph here: call it outside of the compiled function."
+    assert break_remedy(graph_break(reason), None, library=True) is None
+
+
 def test_a_break_of_pytorchs_scheduler_needs_no_remedy(hooks: Hooks) -> None:
     weight = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(weight.parameters())

@@ -374,6 +374,27 @@ def loop(*, cured: bool) -> None:
             total(x(8, 4), end)
 
 
+def number_as_a_size(*, cured: bool) -> None:
+    @compiled
+    def repeated(x: Any, count: int) -> Any:
+        return x.expand(count, 4, 4).sum()
+
+    for count in (3, 2 if cured else 1, 4):
+        repeated(x(), count)
+
+
+def branch_on_a_number(*, cured: bool) -> None:
+    @compiled
+    def warmed_up(x: Any, step: int, of: float) -> Any:
+        return x * of if step < 6 else x * 3
+
+    for step in (2, 4, 6):
+        if cured:
+            warmed_up(x(), 2, min(step, 6) / 2)
+        else:
+            warmed_up(x(), step, 1.0)
+
+
 Program = Callable[..., None]
 # the program, words about the cause, words of the remedy, recompiles that stay
 CURES: list[tuple[Program, str, str, int]] = [
@@ -396,6 +417,8 @@ CURES: list[tuple[Program, str, str, int]] = [
     (text, "of['...']` changed (test_cures.py:", "branch on it before the call", 0),
     (crop, "16 != (x.size(3) // 2)` no longer holds (test_cures.py:", "pad or bucket the size", 1),
     (loop, "`end` is no longer 3", "select with a mask", 0),
+    (number_as_a_size, "`count` is no longer 1", "keep it above 1", 1),
+    (branch_on_a_number, "`step <= 5` no longer holds (test_", "outside of the compiled", 1),
     (closure, "`window` in the closure of `mask_mod` is no longer 3.5", "as a tensor", 0),
     (new_class, "`self` is of another type than `Net`", "Define the class once", 0),
     (new_model, "first compilation of another `Net`", "torch._dynamo.reset() between trials", 0),

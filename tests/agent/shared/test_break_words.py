@@ -17,7 +17,7 @@ from warmwatch.shared.breaks import break_remedy, plain_break
         ("cataloging of items", None),
         ("call_method NumpyNdarrayVariable() tolist2", "Use a torch function"),
         ("`ndarray.x()` is not modelled in `torch._numpy`", "Use a torch function"),
-        ("Tensor.tolist with a size that is not known", "Keep the number on the device"),
+        ("Tensor.tolist with a size that is not known", "Keep the number a tensor"),
         ("compile_subgraph with block_depth != 0", None),
         ("call to torch._dynamo.graph_break()", "The program requests this break"),
         ("skip function graph_break in file decorators.py", "The program requests this break"),

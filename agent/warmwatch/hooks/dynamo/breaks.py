@@ -94,8 +94,9 @@ class Breaks:
         One in the user's own code is preferred: an optimizer of PyTorch breaks the graph for the
         same reason as a ``graph_break()`` of the user.
 
-        ``library``: that line is not in the user's own code. ``hint``: see ``hint_of``. ``eager``:
-        all, or the rest, of the function of this name is left to Python.
+        ``library``: that line is not in the user's own code. ``caller``: the line that is.
+        ``hint``: see ``hint_of``. ``eager``: all, or the rest, of the function of this name is left
+        to Python.
         """
         helps = {} if (helpful := hint_of(reason)) is None else {"hint": helpful}
         if (left := self._left.get(reason)) is not None:
@@ -106,7 +107,10 @@ class Breaks:
         same = [value for value in alike if reason_of(value) == reason]  # not in each version
         places = [where for value in same or alike if (where := place_of(value))]
         own = [where for where in places if "library" not in where]
-        return {**(own or places or [{}])[-1], **helps}
+        where = (own or places or [{}])[-1]
+        # code that is compiled by itself, after a break in its caller, has no caller
+        called = (other for value in alike if (other := place_of(value)).items() > where.items())
+        return {**next(called, where), **helps}
 
     def _first(self, group: str) -> dict[str, int]:
         counter = self._counters.get(group, {})
@@ -134,16 +138,22 @@ def reason_of(value: Any) -> str:
 
 
 def place_of(value: Any) -> dict[str, Any]:
-    """The innermost traced line of an entry of PyTorch's list; empty if unknown.
+    """The innermost traced line of an entry of PyTorch's list; empty if unknown. With the user's
+    line that called it, if it is a library's.
 
     Of a call into the standard library (``copy.deepcopy``), the line of the caller.
     """
     if not value.user_stack:
         return {}
-    frames = reversed(value.user_stack)
-    frame = next((f for f in frames if not is_standard(f.filename)), value.user_stack[-1])
-    library = {"library": True} if is_library(frame.filename, None) else {}
-    return {**place(frame.name, frame.filename, frame.lineno), **library}
+    frames = value.user_stack[::-1]
+    frame = next((f for f in frames if not is_standard(f.filename)), frames[0])
+    where = place(frame.name, frame.filename, frame.lineno)
+    if not is_library(frame.filename):
+        return where
+    where["library"] = True
+    if own := next((f for f in frames if not is_library(f.filename)), None):
+        where["caller"] = f"{place(None, own.filename, None)['file']}:{own.lineno}"
+    return where
 
 
 def hint_of(reason: str) -> str | None:

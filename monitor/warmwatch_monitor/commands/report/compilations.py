@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from warmwatch.shared.advice import advice_for, cause
+from warmwatch.shared.advice import advice_for, cause, subjects
 from warmwatch.shared.phrases import resumed
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.commands.report.parts import Function, Priced, Recompiled
@@ -106,7 +106,7 @@ def recompiled(
     warm-up was over. ``first_began``: when step 1 began.
     """
     trained = {priced.id for priced in compilations if priced.id and "backward" in priced.kinds}
-    groups = defaultdict[tuple[_Function, str, bool, str], list[Priced]](list)
+    groups = defaultdict[tuple[_Function, str, bool, Any], list[Priced]](list)
     for compilation in compilations:
         if compilation.category:
             between_steps = (
@@ -148,6 +148,7 @@ def _group(
     between_steps: bool,
 ) -> Recompiled:
     last, category = times[-1], times[-1].category or ""
+    about = subjects(last.reason or "")
     compiled = [compilation for compilation in times if not compilation.at_limit]
     late = sum(is_after(compilation, warm_at) for compilation in compiled)
     in_a_row = max(compilation.in_a_row for compilation in times)
@@ -155,6 +156,7 @@ def _group(
         values["words"]
         for values in varying
         if (values.get("name"), values.get("file"), values.get("line")) == last.function
+        and (not about or (values["tensor"], _dim(values["dim"])) in about)
         and values.get("words")
         and category in _CHANGING
     )
@@ -177,6 +179,10 @@ def _group(
         last_batch=last.last_batch is not None,
         at_limit=len(times) - len(compiled),
     )
+
+
+def _dim(index: int | None) -> str:
+    return "" if index is None else str(index)
 
 
 def places(compilations: Iterable[Priced]) -> tuple[Place, ...]:

@@ -137,12 +137,13 @@ class Break(Struct, frozen=True, kw_only=True):
     count: int
     """How often it had occurred when it was recorded."""
     called: str | None = None
-    """Where, of several places the last; null: not known."""
+    """Where, of several places the last; of a library's code with the user's line that called it.
+    Null: not known."""
     eager: Literal["all", "rest"] | None = None
     """What of that function PyTorch leaves to Python: all of it, or the rest from there on. Null:
     it compiles what follows the break."""
     advice: str | None = None
-    """Remedy; null if none is known, or the break is in a library's code and no setting helps."""
+    """Remedy; null if none is known, or the code is a library's alone and no setting helps."""
 
 
 class Inefficiency(Struct, frozen=True, kw_only=True):

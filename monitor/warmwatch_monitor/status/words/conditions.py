@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from warmwatch.shared.breaks import break_remedy
+from warmwatch.shared.breaks import break_remedy_for
 from warmwatch.shared.fallbacks import FLEX, REMEDIES
 from warmwatch.shared.phrases import counted, duration, place, took
 from warmwatch.shared.values import NEW_INSTANCE
@@ -174,10 +174,7 @@ def remedy_of_nothing_captured(figures: Figures) -> str:
     if compilations and all(compilation.failure for compilation in compilations):
         last = compilations[-1]
         return remedy_of_failure(last.name, last.failure_hint, last.failure)
-    remedies = (
-        break_remedy(graph_break.reason, graph_break.hint, library=graph_break.library)
-        for graph_break in figures.log.breaks
-    )
+    remedies = map(break_remedy_for, figures.log.breaks)
     return next(filter(None, remedies), None) or (
         "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows where); with "
         "DistributedDataParallel around a container of PyTorch (Sequential), compile the "
