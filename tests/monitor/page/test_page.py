@@ -471,8 +471,8 @@ NO_RECOMPILE = """async () => {
   const { showTables } = await import("/page/tables.js");
   const part = document.getElementById("ended-part");
   part.hidden = part.open = false;
-  const run = (run, state, recompiles) => ({ run, state, ranks: [{ rank: 0, state, gpus: [],
-    compile: { seconds: 1, recompiles, varying: [], last: [] }, step_seconds: {} }] });
+  const run = (run, state, recompiles, last = []) => ({ run, state, ranks: [{ rank: 0, state,
+    compile: { seconds: 1, recompiles, varying: [], last }, step_seconds: {}, gpus: [] }] });
   const shown = (chosen, ...runs) => {
     const answer = { runs, gpus: [], sources: [], refusals: [], observed: [] };
     showTables(answer, { ranks: [] }, { run: chosen, rank: null, with: null });
@@ -482,7 +482,9 @@ NO_RECOMPILE = """async () => {
   const living = run("m", "compiling", 0), ended = run("n", "finished", 3);
   const collapsed = [shown(null, living), shown(null, living, ended), shown("m", living, ended)];
   part.open = true;
-  return [...collapsed, shown(null, living, ended)];
+  const reason = "0/0: size", shape = { reason, category: "shape" };
+  const last = [shape, { reason, category: "new_instance" }, { ...shape, at_limit: true }];
+  return [...collapsed, shown(null, living, ended), shown(null, run("o", "warm", 3, last))];
 }"""
 
 
@@ -498,6 +500,7 @@ def test_no_recompile_is_said_only_of_the_runs_that_have_none(
             ),
             "No recompile of this run in the records.",
             "3 recompiles: warmwatch report n -v",
+            "and 2 earlier recompiles: warmwatch report o -v",
         ]
 
 

@@ -18,8 +18,7 @@ from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch_monitor.output.amounts import broken_at
 from warmwatch_monitor.output.states import place
 
-_BREAK, _LIMIT = "graph break", "reached the recompile limit"
-_AGAIN = "compiled again"
+_BREAK, _RECOMPILED = "graph break", "recompiled"
 _LONG = 600.0  # seconds
 _MOST = 3  # of each kind: all are in a report
 _LONGEST = 160
@@ -166,9 +165,9 @@ def _lines(
 
 def _counts(reason: _Reason) -> int:
     """The recompiles, or graph breaks, that it explains: at the limit PyTorch compiles nothing,
-    and what it had dropped is no recompile.
+    and neither what it had dropped nor another module of a class is a recompile.
     """
-    return 0 if reason.what in (_LIMIT, _AGAIN) else reason.times
+    return reason.times if reason.what in (_BREAK, _RECOMPILED) else 0
 
 
 def _worth(reason: _Reason) -> float:
@@ -190,11 +189,11 @@ def _recompiles(rank: Rank, now: float | None) -> Iterator[_Reason]:
             continue
         seconds = value.get("total_seconds", value["seconds"])
         if value.get("at_limit"):  # nothing was compiled
-            what, seconds = _LIMIT, None
+            what, seconds = "reached the recompile limit", None
         elif not value["category"]:
-            what = _AGAIN
+            what = "compiled again"
         else:
-            what = "compiled" if value["category"] == NEW_INSTANCE else "recompiled"
+            what = "compiled" if value["category"] == NEW_INSTANCE else _RECOMPILED
         yield _Reason(
             what=what,
             category=value["category"] or "",

@@ -344,7 +344,8 @@ def test_recompiles_that_are_left_out_are_counted(recompiles: int, more: str | N
     answer = status(b.snapshot(again(b.in_every_state()["warm"])))
     compile = answer["runs"][0]["ranks"][0]["compile"]
     last = {**compile["last"][0], "total_seconds": 12.0}
-    compile["last"] = [last, last]  # the same reason twice is one line
+    other = {**last, "category": "new_instance"}  # is no recompile
+    compile["last"] = [last, last, other]  # the same reason twice is one line
     compile["recompiles"] = recompiles
     output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
     (shown,) = [line for line in output if line.startswith("recompiled")]
