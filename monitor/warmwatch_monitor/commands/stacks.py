@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from warmwatch_monitor.model import Compiler, RankView, Stacks
 
 _MOST_RANKS = 8
-_NONE_ALIVE = "no rank of this run is alive"
+_NONE_ALIVE = "no rank is alive"
 _NONE_YET = (
     "the agent has not recorded stacks of this compilation yet. It does so after 60 s "
     "(WARMWATCH_STACKS), unless something holds the interpreter's lock"

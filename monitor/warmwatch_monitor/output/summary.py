@@ -197,7 +197,7 @@ def several_of(runs: Iterable[Mapping[str, Any]], answer: Mapping[str, Any]) -> 
         RunWords(
             str(run["run"]),
             State(run["state"]),
-            str(run["state"]),
+            str(run.get("state_words") or run["state"]),  # an older daemon has no words
             Headline(str(run["summary"]), details_of(run)),
         )
         for run in runs

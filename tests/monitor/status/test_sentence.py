@@ -24,6 +24,7 @@ from warmwatch_monitor.model import (
     Recompile,
 )
 from warmwatch_monitor.output.amounts import own_words
+from warmwatch_monitor.output.summary import several_of
 from warmwatch_monitor.status.document import reached, status
 from warmwatch_monitor.status.goals import is_reached
 from warmwatch_monitor.status.words.evidence import evidence
@@ -254,13 +255,19 @@ def test_a_speed_of_steps_of_several_lengths_is_an_average() -> None:
     assert "59.5 ms a step is the real speed on average;" in f"{summary(b.snapshot(view))};"
 
 
-@pytest.mark.parametrize("contended", ["cpu", "gpu"])
-def test_a_speed_that_other_programs_limit_is_the_speed_so_far(contended: str) -> None:
-    """It is another one as soon as they end; on whichever rank they are."""
-    limit = LimitedBy(verdict="shared", contended=contended, share=0.74)
+@pytest.mark.parametrize(
+    "limit",
+    [
+        LimitedBy(verdict="shared", contended="cpu", share=0.74),
+        LimitedBy(verdict="shared", contended="gpu", share=0.74),
+        LimitedBy(verdict="throttled", share=0.74),
+    ],
+)
+def test_a_speed_that_something_else_limits_is_the_speed_so_far(limit: LimitedBy) -> None:
+    """It is another one as soon as that ends; on whichever rank it is."""
     slowed = replace(b.view(b.as_rank(b.WARM, 1, 2)), limited_by=limit)
     (run,) = status(b.snapshot(b.view(b.as_rank(b.WARM, 0, 2)), slowed)).runs
-    assert f"36 ms a step so far; limited by {contended.upper()} contention" in run.summary
+    assert f"36 ms a step so far; limited by {limit.subject}" in run.summary
     assert run.subtitle.startswith("since step 4: the speed so far; limited by ")
     assert "real speed" not in f"{run}"
     assert run.state == "warm"
@@ -511,9 +518,13 @@ def test_a_single_living_run_has_all_details_and_the_ended_runs_are_listed() -> 
 
 
 def test_without_a_live_run_that_fact_comes_first() -> None:
-    views = (b.in_every_state("vit")["finished"], b.in_every_state("bert")["lost"])
-    expected = "nothing runs now; 2 runs ended: bert lost, vit finished"
-    assert summary(b.snapshot(*views)) == expected
+    interrupted = b.view(b.ended("interrupted"))
+    views = (b.in_every_state("vit")["finished"], b.in_every_state("bert")["lost"], interrupted)
+    expected = "nothing runs now; 3 runs ended: bert lost, gpt2 interrupted, vit finished"
+    snapshot = b.snapshot(*views)
+    assert summary(snapshot) == expected
+    document = to_builtins(status(snapshot))
+    assert several_of(document["runs"], document).summary == expected
 
 
 def test_without_a_run_the_sentence_explains_how_to_attach() -> None:

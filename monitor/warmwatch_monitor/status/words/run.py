@@ -50,6 +50,7 @@ from warmwatch_monitor.status.words.states import (
     leads_with,
     short_end,
     state_title,
+    state_words,
 )
 
 
@@ -276,7 +277,7 @@ def _of_ranks(verb: str, how: str, ranks: list[int]) -> str:
 def brief(run: RunView) -> str:
     decisive = decisive_rank(run)
     if not decisive.judgement.compiling:
-        return run.state.value
+        return state_words(decisive)
     view = _with_stretch(run, decisive)
     return f"{run.state.value} for {elapsed(view)}{in_phase(view)}"
 

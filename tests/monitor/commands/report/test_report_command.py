@@ -220,7 +220,7 @@ def test_a_run_without_records_is_reported_from_the_history(tmp_path: Path) -> N
     assert "ended" not in gone.output
     hung = run("stacks", "gpt2", **state)
     assert hung.exit_code == 1
-    assert "no rank of this run is alive: gpt2: finished" in hung.output
+    assert "no rank is alive: gpt2: finished" in hung.output
     assert "the history has it" not in run("status", "gpt3", **state).output
     nobody = run("report", "gpt3", **state)
     assert (nobody.exit_code, "did you mean gpt2" in nobody.output) == (5, True)
