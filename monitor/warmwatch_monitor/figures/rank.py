@@ -161,6 +161,11 @@ class LimitedBy(Struct, frozen=True, kw_only=True):
     """The figures behind it, the most important first."""
 
     @property
+    def ends(self) -> bool:
+        """Whether something else than the training limits its speed, which is another one then."""
+        return self.verdict in ("shared", "throttled")
+
+    @property
     def subject(self) -> str:
         """The limit as a noun."""
         if self.verdict != "shared":

@@ -150,6 +150,7 @@ def _group(
     last, category = times[-1], times[-1].category or ""
     about = subjects(last.reason or "")
     compiled = [compilation for compilation in times if not compilation.at_limit]
+    shown = compiled or times
     late = sum(is_after(compilation, warm_at) for compilation in compiled)
     in_a_row = max(compilation.in_a_row for compilation in times)
     often = (
@@ -169,9 +170,9 @@ def _group(
         file=last.file,
         line=last.line,
         callers=tuple(dict.fromkeys(callers)),
-        steps=tuple(compilation.step for compilation in times if compilation.step is not None),
+        steps=tuple(compilation.step for compilation in shown if compilation.step is not None),
         between_steps=between_steps,
-        reasons=tuple(dict.fromkeys(filter(None, map(reason_of, times)))),
+        reasons=tuple(dict.fromkeys(filter(None, map(reason_of, shown)))),
         advice=advice_for(last, after_warm=late > 0 or in_a_row >= REPEATED_STEPS),
         often=next(often, None),
         after_warm=late,

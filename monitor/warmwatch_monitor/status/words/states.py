@@ -384,7 +384,7 @@ def runs_ahead(figures: Figures) -> str:
 
 def _so_far(view: RankView) -> str:
     """Why the speed may not be the real one yet: too few clean steps since the last compile
-    activity, a trend in them, or other programs on its CPUs or GPU. Empty if it is.
+    activity, a trend in them, or a limit that ends. Empty if it is.
     """
     steps = view.figures.steps
     if steps.trend is not None:
@@ -395,7 +395,7 @@ def _so_far(view: RankView) -> str:
     if early:
         return f"so far, of {counted(count, 'step')}"
     limit = view.limited_by
-    return "so far" if limit is not None and limit.verdict == "shared" else ""
+    return "so far" if limit is not None and limit.ends else ""
 
 
 def _newest(steps: Steps) -> str:

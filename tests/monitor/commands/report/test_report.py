@@ -248,11 +248,13 @@ def test_recompiles_of_one_cause_are_one_item_with_cost_and_remedy() -> None:
 def test_a_call_at_the_recompile_limit_compiled_nothing() -> None:
     """PyTorch has a record for it, which has no lookup in a cache."""
     refused = replace(a.AGAIN, id="0/2", ended=a.AGAIN.ended + 5, cache=None, at_limit=True)
+    refused = replace(refused, step=1201, reason=f"{a.AGAIN.reason}9")
     counts = {"compile.compilations": 4, "compile.graphs": 2}
     account = a.finished(compiled=(*a.TWICE, refused), answers=counts)
     made = report(account)
     (group,) = made.recompiled
     assert (group.count, group.at_limit) == (1, 1)
+    assert (group.steps, len(group.reasons)) == ((a.AGAIN.step,), 1)
     words = " ".join(text(account).split())
     both = "4 compilations, 2 forward and 2 backward; the recompile limit refused 1 more"
     assert both in words
