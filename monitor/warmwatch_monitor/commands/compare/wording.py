@@ -73,7 +73,9 @@ def page(comparison: Comparison) -> Document:
 
 
 def _break_even(comparison: Comparison) -> Iterator[str]:
-    """A sentence for each run; those of the baseline's program share one."""
+    """A sentence for each run; those of the baseline's program share one, and of another program
+    only the first has the speed.
+    """
     same = [one.run for one in comparison.break_even if _is_same(one)]
     if same:
         *names, last = comparison.baseline, *same
@@ -81,11 +83,26 @@ def _break_even(comparison: Comparison) -> Iterator[str]:
             f"{', '.join(names)} and {last} ran the same program, as far as recorded, so a "
             "difference counts as noise. If you changed it, name each version (--run NAME)."
         )
-    yield from (sentence(one) for one in comparison.break_even if not _is_same(one))
+    programs = {side.label: frozenset(side.runs) for side in comparison.sides}
+    seen = set[frozenset[Run]]()
+    for one in comparison.break_even:
+        if not _is_same(one):
+            is_known = programs[one.run] and programs[one.run] in seen
+            yield _same_program(one) if is_known else sentence(one)
+            seen.add(programs[one.run])
 
 
 def _is_same(one: BreakEven) -> bool:
     return one.difference is not None and one.difference.verdict == SAME
+
+
+def _same_program(one: BreakEven) -> str:
+    """``gan (b) is of the same program: costs 18 s more; break-even near step 259``."""
+    if one.cost_seconds is None:
+        return f"{one.run} is of the same program: no known cost."
+    ahead = "ahead until" if one.outcome == "ahead_until" else "break-even near"
+    step = f"; {ahead} step {one.step:,}" if one.step else ""
+    return f"{one.run} is of the same program: {_costs(one.cost_seconds)}{step}."
 
 
 def sentence(break_even: BreakEven) -> str:

@@ -11,7 +11,7 @@ from msgspec import convert
 from support import builders as b
 from support import reported as a
 from support.values import replace
-from warmwatch_monitor.commands.compare.comparison import Side, break_even, compare
+from warmwatch_monitor.commands.compare.comparison import Side, break_even, compare, runs_of
 from warmwatch_monitor.commands.compare.difference import Run, mean
 from warmwatch_monitor.commands.compare.wording import page, sentence, speed
 from warmwatch_monitor.commands.report.assembly import report
@@ -235,6 +235,16 @@ def test_caches_affect_the_compile_cost_and_no_step() -> None:
 def test_two_starts_of_one_name_have_different_labels() -> None:
     made = compare((a.finished(), a.finished(id="other", what=Provenance())))
     assert [one.label for one in made.sides] == ["gpt2 (k3nuf63p)", "gpt2 (other)"]
+
+
+def test_the_speed_of_a_program_is_in_the_sentence_of_its_first_run() -> None:
+    eager, *compiled = (a.eager(), *(a.finished(run="new", id=id) for id in ("a", "b")))
+    runs = runs_of(compiled)
+    shown = page(compare((eager, *compiled), programs={"a": runs, "b": runs[::-1]}))
+    assert "times faster" in shown.answer
+    (second,) = (item.words for item in shown.sections[0].items)
+    assert re.fullmatch(r"new \(b\) is of the same program: costs [\d.]+ s more; .*", second)
+    assert "faster" not in second
 
 
 def test_a_column_has_the_whole_name_of_its_run() -> None:
