@@ -78,8 +78,8 @@ def check(
     skipped CUDA graphs; and the first warm-up in steady steps. Growth is printed on stderr, with
     reason and remedy.
 
-    Begin with --update, look at the file, and commit it. --against 'python old/train.py' measures
-    another command first, in the same job, and compares seconds too.
+    Begin with --baseline FILE --update, look at the file, and commit it. --against 'python
+    old/train.py' measures another command first, in the same job, and compares seconds too.
 
     \b
     Exit code: 0 nothing grew; 1 something grew; 2 no baseline; 4 CMD failed; 5 a run is missing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from textwrap import fill
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -93,7 +94,7 @@ def _remedy(place: int, remedy: Remedy, width: int) -> Iterator[RenderableType]:
     if len(head) + len(remedy.what) + 2 <= width:
         yield head.append(": ", style="not bold").append(remedy.what, style="not bold")
     else:
-        yield head
+        yield Text(fill(head.plain, width, subsequent_indent="   "), style="bold")
         yield Padding(Text(remedy.what), (0, 0, 0, 3))
 
 

@@ -1077,6 +1077,14 @@ def test_a_brief_report_has_sentence_bar_remedies_cost_and_next_commands() -> No
     assert output[-1].endswith("The last comparable run: warmwatch compare aaaaaaaa gpt2")
 
 
+def test_a_brief_remedy_is_indented_below_its_number() -> None:
+    output = lines_of(a.finished(compiled=a.TWICE), width=30)
+    begin = next(at for at, line in enumerate(output) if line.startswith("1. "))
+    end = next(at for at, line in enumerate(output) if line.startswith("All of it"))
+    assert all(line.startswith(("   ", "2. ", "3. ")) for line in output[begin + 1 : end])
+    assert "recompile" in output[begin] + output[begin + 1]
+
+
 def test_a_line_of_the_key_ends_between_two_shares() -> None:
     account = a.finished(compiled=a.TWICE, answers={"pauses.data_seconds": 90.0})
     for width in (40, 60, 80):
