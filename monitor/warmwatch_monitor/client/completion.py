@@ -11,6 +11,7 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.base.errors import WarmwatchError
 from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.client.answers import answer_source
+from warmwatch_monitor.output.states import FINISHED_SO
 from warmwatch_monitor.status.goals import GOALS
 
 _MOST = 50  # earlier runs
@@ -28,8 +29,9 @@ def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 
 def states(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """States."""
-    return [state.value for state in State if state.value.startswith(incomplete)]
+    """States, and the two ends that are shown instead of one."""
+    names = (*(state.value for state in State), *FINISHED_SO)
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def goal_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

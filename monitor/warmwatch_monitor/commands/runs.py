@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from warmwatch.shared.phrases import took
-from warmwatch.shared.states import State
+from warmwatch.shared.states import ENDED_STATES, State
 from warmwatch_monitor.base.errors import StoreError, UsageError, nearest
 from warmwatch_monitor.base.settings import NO_SQLITE, HistorySettings, load_history_settings
 from warmwatch_monitor.client.answers import settings_from
@@ -32,11 +32,20 @@ from warmwatch_monitor.output.amounts import if_known
 from warmwatch_monitor.output.console import draw, has_colour, note, plain, say, width
 from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.output.options import Whole
+from warmwatch_monitor.output.states import FINISHED_SO
 from warmwatch_monitor.output.summary import shortened
 from warmwatch_monitor.status.goals import lives
 from warmwatch_monitor.status.words.states import ended_in_words
 
 Run = dict[str, Any]
+
+
+class ListedRun(Listed, frozen=True):
+    """The list entry of a run. Figures of ranks are their maximum; null: unknown."""
+
+    end: str | None
+    """How it ended, as in `end` of `/status`: `interrupted` (Ctrl-C) or `detached` are in the state
+    `finished`. Null if it lives, or its end is not known."""
 
 
 class RunsDocument(Struct, frozen=True, kw_only=True):
@@ -46,7 +55,7 @@ class RunsDocument(Struct, frozen=True, kw_only=True):
     """1. Within a version, no key changes its meaning."""
     database: str
     """Path of the history."""
-    runs: list[Listed]
+    runs: list[ListedRun]
     """The runs: living ones first, then earlier ones, newest first."""
 
 
@@ -139,7 +148,7 @@ A `?` marks the last known state of a run whose end was not seen.
 @click.option(
     "--state",
     metavar="STATE",
-    help="Runs whose last state is this one.",
+    help="Runs whose last state is this one, or that were interrupted or detached.",
     shell_complete=states,
 )
 @click.option(
@@ -176,11 +185,12 @@ def runs(
     living, why = _living(settings)
     listed, in_all = _with_living(store, query, living)
     filtered = any(text is not None for text in (name, host, since, state))
+    ends = store.ends(entry.id for entry in listed if entry.state in ENDED_STATES)
+    shown = [ListedRun(**asdict(entry), end=ends.get(entry.id)) for entry in listed]
     if is_json:
-        say(as_json(RunsDocument(database=str(store.path), runs=listed)))
+        say(as_json(RunsDocument(database=str(store.path), runs=shown)))
     else:
-        ends = store.ends(entry.id for entry in listed if entry.state == State.FINISHED)
-        values = [plain({**asdict(entry), "end": ends.get(entry.id)}) for entry in listed]
+        values = [plain(asdict(entry)) for entry in shown]
         _show(values, in_all, store.path, filtered=filtered)
         if any(
             lives(value) and value["id"] not in living and not is_unseen(value, time.time())
@@ -250,7 +260,7 @@ def _moment(text: str, now: float) -> float:
 
 
 def _check_state(state: str | None) -> None:
-    names = [item.value for item in State]
+    names = [*(item.value for item in State), *FINISHED_SO]
     if state is not None and state not in names:
         near = nearest(state, names)
         hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"

@@ -13,6 +13,7 @@ from msgspec import Struct
 from warmwatch.shared.values import printable
 from warmwatch_monitor.history.rows import RowError, run_row
 from warmwatch_monitor.model.run_summary import Epoch, RunSummary
+from warmwatch_monitor.output.states import FINISHED_SO
 
 if TYPE_CHECKING:
     import sqlite3  # which not every Python has
@@ -73,6 +74,10 @@ class Listed(Struct, frozen=True):
     """Mode of `torch.compile`."""
 
 
+_ENDED_SO = """state = 'finished' AND ? = (
+  SELECT json_extract(answer, '$.end.how') FROM ranks
+  WHERE ranks.id = runs.id AND json_valid(answer) ORDER BY rank LIMIT 1
+)"""
 _COLUMNS = ", ".join(f'"{name}"' for name in Listed.__struct_fields__)
 
 
@@ -82,7 +87,7 @@ class RunQuery(Struct, frozen=True, kw_only=True):
     Attributes:
         name, host: shell patterns.
         since: earliest time at which the run was last seen. until: latest time at which it began.
-        state: its last state. id: prefix of its id.
+        state: its last state, or one of FINISHED_SO. id: prefix of its id.
         shown: exact name as displayed. called: exact name without the owner.
         script: its base name. warm: whether it became warm.
         limit: maximum number; 0: all. skip: number to skip.
@@ -161,7 +166,7 @@ def _where(query: RunQuery) -> tuple[str, list[Any]]:
         ("host GLOB ?", _glob(query.host)),
         ("seen >= ?", query.since),
         ("began <= ?", query.until),
-        ("state = ?", query.state),
+        (_ENDED_SO if query.state in FINISHED_SO else "state = ?", query.state),
         ("run = ?", _spelled(query.shown)),
         ("name = ?", _spelled(query.called)),
         ("script = ?", _spelled(query.script)),

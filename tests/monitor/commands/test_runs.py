@@ -176,7 +176,10 @@ def test_a_run_that_ctrl_c_ended_is_interrupted_and_in_the_state_finished(
 ) -> None:
     write_record(memory, ended(warm(), "interrupted"))
     environ = {"WARMWATCH_DIR": str(memory), "WARMWATCH_STATE": str(tmp_path / "state")}
-    for options in ((), ("--state", "finished")):
+    document = json.loads(warmwatch("runs", "--json", **environ).stdout)
+    assert [(one["state"], one["end"]) for one in document["runs"]] == [("finished", "interrupted")]
+    assert warmwatch("runs", "--state", "detached", **environ).returncode == 5
+    for options in ((), ("--state", "finished"), ("--state", "interrupted")):
         _, row, _ = warmwatch("runs", *options, **environ).stdout.splitlines()
         assert row.split()[1:3] == ["gpt2", "interrupted"]
     for command in (("status",), ("report",), ("report", "--markdown")):

@@ -12,7 +12,7 @@ from warmwatch_monitor.commands.terminal.reasons import reasons
 from warmwatch_monitor.figures.compile import recompiles
 from warmwatch_monitor.figures.training import FORMULA
 from warmwatch_monitor.output.amounts import a_step, consecutive, if_known, rates, spans
-from warmwatch_monitor.output.states import STYLES, overview, painted, place
+from warmwatch_monitor.output.states import FINISHED_SO, STYLES, overview, painted, place
 from warmwatch_monitor.status.goals import lives
 
 Rank = dict[str, Any]
@@ -24,7 +24,6 @@ _LIKE = 0.1
 _LONGEST_RANGES = 20
 # a warm or eager rank with such a condition is not simply at its real speed
 NOT_AT_SPEED = {"exiting": "exiting", "silent": "no step", "slower": "slower"}
-_NOT_PLAINLY_FINISHED = ("interrupted", "detached")  # their state alone looks finished
 
 
 def rows(runs: Sequence[Mapping[str, Any]], now: float, *, every_rank: bool) -> list[Row]:
@@ -116,7 +115,7 @@ def _detail(rank: Rank) -> str:
         if instead == "exiting":
             return instead
         return rank["compile"]["phase"] or (instead if rank["state"] in ("warm", "eager") else "")
-    if end["how"] in _NOT_PLAINLY_FINISHED:
+    if end["how"] in FINISHED_SO:
         return str(end["how"])
     if end.get("out_of_memory"):
         return "out of memory"

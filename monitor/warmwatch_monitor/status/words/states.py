@@ -23,6 +23,7 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.model.machine import WORKER
 from warmwatch_monitor.output.amounts import reason
+from warmwatch_monitor.output.states import FINISHED_SO
 from warmwatch_monitor.output.summary import Clause, Words, begin
 from warmwatch_monitor.status.words.caching import dropped
 from warmwatch_monitor.status.words.conditions import (
@@ -147,7 +148,7 @@ def state_words(view: RankView) -> str:
 
 def ended_in_words(state: str, how: str | None) -> str:
     """``state``; ``interrupted`` or ``detached`` of a run that finished so."""
-    return how if how in ("interrupted", "detached") and state == State.FINISHED else state
+    return how if how in FINISHED_SO and state == State.FINISHED else state
 
 
 def qualified_by(view: RankView) -> str | None:
