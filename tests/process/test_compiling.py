@@ -446,7 +446,7 @@ torch.compile(nets[0], backend="eager")(x)
     assert set(instances) == {2}
     assert counts.new_instances == len(instances) == 1
     assert categories == ["new_instance", *["requires_grad"] * TORCH.guards_parameters]
-    assert sum(counts.recompiles) == TORCH.guards_parameters
+    assert sum(counts.recompiles_by_category) == TORCH.guards_parameters
     reasons = [e for e in slots.events(folder) if e["event"] == "recompile"]
     assert len(reasons) == 1 + TORCH.guards_parameters
 
@@ -477,7 +477,7 @@ result([caught, [[m.compile_id, m.fail_type] for m in failed]])
     failed = [entry for entry in compilations(folder) if "failure" in entry]
     assert [[entry["id"], entry["failure"]] for entry in failed] == truth
     assert counts.failures == len(failed) == caught == 10
-    assert sum(counts.recompiles) == 0
+    assert sum(counts.recompiles_by_category) == 0
     assert [e["kind"] for e in failed] == ["forward"] * 5 + ["backward"] * 5
     assert all("graph_break" in e["failure_reason"] for e in failed[:5]) or not TORCH.reason
     assert not any("own words" in str(e) for e in failed), "an exception's text may be the user's"

@@ -87,7 +87,7 @@ def test_many_recompiles_are_counted_and_cost_little_more_with_the_agent(tmp_pat
     counts = record.unpack((folder / record.SLOT).read_bytes()).compile
     whole = RECOMPILES + RECOMPILES // OF_A_FUNCTION + 1
     assert [beside[name] for name in COUNTS] == [whole, whole, RECOMPILES]
-    assert [sum(counts.compilations), counts.graphs, sum(counts.recompiles)] == [
+    assert [sum(counts.compilations), counts.graphs, sum(counts.recompiles_by_category)] == [
         whole,
         whole,
         RECOMPILES,

@@ -99,9 +99,9 @@ def _only_what_is_recorded(slot: Slot, hook_point: str) -> None:
     counts = slot.compile
     whole = {name for name, ns in zip(PHASES, counts.phase_ns, strict=True) if ns} == {"other"}
     assert whole is (hook_point == "events")  # without events the phases are unknown
-    counted = (counts.graphs, sum(counts.compilations), sum(counts.recompiles))
+    counted = (counts.graphs, sum(counts.compilations), sum(counts.recompiles_by_category))
     assert (counted == (0, 0, 0)) is (hook_point == "compilations")
-    named = {c for c, n in zip(CATEGORIES, counts.recompiles, strict=True) if n}
+    named = {c for c, n in zip(CATEGORIES, counts.recompiles_by_category, strict=True) if n}
     untold = hook_point == "recompile_reasons" and not TORCH.reason
     assert named == ({"other"} if untold else set() if hook_point == "compilations" else {"shape"})
 

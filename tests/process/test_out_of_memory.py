@@ -15,7 +15,7 @@ import pytest
 from attacks import floods
 from support.cgroups import enter, limited, possible
 from support.daemon import daemon, daemon_process, status_of
-from support.deployment import KUBERNETES, documents
+from support.deployment import rendered
 from support.records import environment, held, wait_until, warm, write_record
 from support.users import shared
 from warmwatch_monitor.model.budgets import RECORDS, RECORDS_OF_A_USER, SHOWN
@@ -111,8 +111,8 @@ def _squeeze(limit: Path, process: subprocess.Popen[str]) -> None:
 @pytest.mark.long  # 4,096 records are made and read
 def test_a_daemon_at_its_global_limits_fits_the_limit_of_the_daemonset() -> None:
     """Four users have 4,096 records, of which 512 are shown; the daemon is scraped and queried."""
-    (daemonset,) = documents(KUBERNETES / "base" / "daemonset.yaml")
-    (monitor,) = daemonset["spec"]["template"]["spec"]["containers"]
+    daemonset = rendered({})["DaemonSet"]
+    monitor = daemonset["spec"]["template"]["spec"]["containers"][0]
     mebibytes = int(monitor["resources"]["limits"]["memory"].removesuffix("Mi"))
     with shared() as directory, limited(mebibytes * 2**20) as group:
         floods.records(directory, RECORDS // RECORDS_OF_A_USER, RECORDS_OF_A_USER, journal=4_000)

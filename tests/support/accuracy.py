@@ -74,7 +74,10 @@ def cells(case: Case) -> tuple[str, ...]:
         _both(case.watched.slot.steps.steps, len(case.marks)),
         _both(sum(counts.compilations), compiled),
         _counted(counts.graphs, account["graphs"], case.reference.trace["graphs"]),
-        _both(sum(counts.recompiles) + counts.new_instances, len(case.recompiles) - refused),
+        _both(
+            sum(counts.recompiles_by_category) + counts.new_instances,
+            len(case.recompiles) - refused,
+        ),
         _counted(counts.graph_breaks, account["breaks"], case.reference.trace["breaks"]),
         str(len(cases.false_warm(case))),
         _late_steps(case),

@@ -73,7 +73,7 @@ def kinds(**counts: int) -> tuple[int, ...]:
 
 
 def categories(**counts: int) -> tuple[int, ...]:
-    """``CompileCounts.recompiles`` by category."""
+    """``CompileCounts.recompiles_by_category``."""
     return spread(CATEGORIES, **counts)
 
 
