@@ -34,14 +34,14 @@ def test_a_long_step_is_reported_with_gpu_activity_and_time_to_certainty() -> No
     view = b.view(warming(1, 10.0), gpus=(BUSY,))
     assert headline(view) == (
         "gpt2: warming, 1 of 3 clean steps: "
-        "last step 10 s, GPU 0 at 100 %, 692 W; sure in about 20 s"
+        "last step 10 s, GPU 0 at 100 %, 692 W; warm in about 20 s"
     )
 
 
 def test_the_current_step_counts_for_the_time_left() -> None:
-    assert headline(b.view(warming(1, 10.0, quiet=4.0))).endswith("; sure in about 16 s")
+    assert headline(b.view(warming(1, 10.0, quiet=4.0))).endswith("; warm in about 16 s")
     # it takes longer than the last one: how much longer is unknown
-    assert headline(b.view(warming(1, 10.0, quiet=14.0))).endswith("; sure in about 10 s")
+    assert headline(b.view(warming(1, 10.0, quiet=14.0))).endswith("; warm in about 10 s")
 
 
 def test_no_time_is_estimated_before_the_first_clean_step() -> None:
@@ -59,7 +59,7 @@ def test_a_very_short_time_left_is_not_estimated(seconds: float) -> None:
 def test_with_several_ranks_the_sentence_names_the_rank_before_its_step() -> None:
     ranks = [b.view(b.as_rank(warming(n, 10.0), n - 1, 2)) for n in (1, 2)]
     assert summary(b.snapshot(*ranks)) == (
-        "gpt2: warming, 1 of 3 clean steps, 2 of 2 ranks: last step 10 s; sure in about 20 s"
+        "gpt2: warming, 1 of 3 clean steps, 2 of 2 ranks: last step 10 s; warm in about 20 s"
     )
 
 
@@ -82,6 +82,6 @@ def test_a_rank_that_recompiled_is_estimated_from_its_earlier_speed() -> None:
     view = b.view(slot, compilations=(b.RECOMPILATION,), gpus=(BUSY,))
     assert headline(view) == (
         "gpt2: recompiled `forward` (model.py:31), 0 of 3 clean steps since; "
-        "GPU 0 at 100 %, 692 W; sure in about 30 s"
+        "GPU 0 at 100 %, 692 W; warm in about 30 s"
     )
     assert b.in_words(view).endswith(f"; reason: {b.WHY}")

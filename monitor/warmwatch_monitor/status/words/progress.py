@@ -182,11 +182,11 @@ _SHORTEST_LEFT = 1.0  # seconds: less is noise
 
 
 def so_far(view: RankView) -> str:
-    """``last step 10 s, GPU 0 at 100 %, 692 W; sure in about 20 s``; empty if unknown."""
+    """``last step 10 s, GPU 0 at 100 %, 692 W; warm in about 20 s``; empty if unknown."""
     seen = ", ".join(part for part in (_last_clean(view), gpus.at_work(view.gpus)) if part)
     left = seconds_left(view)
-    sure = "" if left is None else f"sure in about {duration(left)}"
-    return "; ".join(part for part in (seen, sure) if part)
+    warm = "" if left is None else f"warm in about {duration(left)}"
+    return "; ".join(part for part in (seen, warm) if part)
 
 
 def seconds_left(view: RankView) -> float | None:
