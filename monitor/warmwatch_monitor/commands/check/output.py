@@ -13,6 +13,8 @@ from warmwatch_monitor.commands.check.wording import remark
 from warmwatch_monitor.output.document import Document, Item, Section, table
 from warmwatch_monitor.output.document import markdown as markdown_of
 
+_Causes = list[tuple[str, str | None]]
+
 
 class Result(Struct, frozen=True, kw_only=True):
     """The result of a check.
@@ -89,9 +91,13 @@ def verdict(result: Result) -> str:
 
 
 def _lines(result: Result) -> Iterator[str]:
-    for held in result.grew:
+    for held, causes in _grown(result):
         yield ""
-        yield from _grown(held)
+        yield f"  {wording.whose(held)}: {wording.headline(held)}"
+        for sentence, remedy in causes:
+            yield f"    {sentence}"
+            if remedy:
+                yield f"      {remedy}"
     if result.problems or result.notes:
         yield ""
     yield from (f"  {sentence}" for sentence in result.problems)
@@ -111,12 +117,13 @@ def _fell(result: Result) -> tuple[Compared, ...]:
     return result.comparison.fell if result.comparison and result.passed else ()
 
 
-def _grown(held: Compared) -> Iterator[str]:
-    yield f"  {wording.whose(held)}: {wording.headline(held)}"
-    for sentence, remedy in wording.causes(held):
-        yield f"    {sentence}"
-        if remedy:
-            yield f"      {remedy}"
+def _grown(result: Result) -> Iterator[tuple[Compared, _Causes]]:
+    """Each number that grew, with its causes; a remedy only where it comes first."""
+    shown = set[str | None]()
+    for held in result.grew:
+        causes = wording.causes(held)
+        yield held, [(words, None if remedy in shown else remedy) for words, remedy in causes]
+        shown.update(remedy for _, remedy in causes)
 
 
 def _numbers(held: tuple[Compared, ...]) -> Iterator[str]:
@@ -146,18 +153,16 @@ def markdown(result: Result) -> str:
             warnings=tuple(result.problems),
             sections=(
                 *([Section("Numbers", table(_COLUMNS, numbers))] if numbers else []),
-                *map(_growth, result.grew),
+                *(_growth(held, causes) for held, causes in _grown(result)),
                 *([notes] if result.notes else []),
             ),
         )
     )
 
 
-def _growth(held: Compared) -> Section:
-    causes = (
-        Item(sentence, (remedy,) if remedy else ()) for sentence, remedy in wording.causes(held)
-    )
-    return Section(f"{wording.headline(held)} ({wording.whose(held)})", items=tuple(causes))
+def _growth(held: Compared, causes: _Causes) -> Section:
+    items = tuple(Item(sentence, (remedy,) if remedy else ()) for sentence, remedy in causes)
+    return Section(f"{wording.headline(held)} ({wording.whose(held)})", items=items)
 
 
 _COLUMNS = ("", "run", "baseline>", "now>")

@@ -176,7 +176,9 @@ def test_each_cause_is_reported_once_with_its_remedy() -> None:
         failures=1,
         cudagraph_skips=2,
     )
-    found = {one.measure: causes(one) for one in against(DONE, now, recorded=recorded).grew}
+    result = Result(against="base.json", comparison=against(DONE, now, recorded=recorded))
+    assert [shown(result).count("Pad the size") for shown in (text, markdown)] == [1, 1]
+    found = {one.measure: causes(one) for one in result.grew}
     why = f"`forward` (model.py:31): {b.WHY}"
     ((again, pad),) = found["recompiles"]
     assert again == f"{why} (2 times)"
