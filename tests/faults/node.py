@@ -62,13 +62,16 @@ class Run:
 
     def _recompile(self) -> None:
         where = {"name": "forward", "file": "train.py", "line": 7}
-        self._rank.ledger.recompile("tensor 'x' size mismatch at index 0", "shape", where)
+        why = {"reason": "tensor 'x' size mismatch at index 0", "category": "shape"}
+        self._rank.ledger.post("recompile", {**why, **where})
         self._rank.ledger.begin("dynamo")
         self._rank.wait(3)
         self._compiled("0/1", {"category": "shape", "reason": "tensor 'x' size mismatch"})
 
     def _compiled(self, compile_id: str, why: dict[str, str]) -> None:
-        self._rank.ledger.compilation("forward", {"id": compile_id, "seconds": 3.0, **why})
+        self._rank.ledger.post(
+            "compilation", {"kind": "forward", "id": compile_id, "seconds": 3.0, **why}
+        )
         self._rank.ledger.end("dynamo")
         self._compiles = False
 

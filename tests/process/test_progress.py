@@ -18,12 +18,12 @@ from warmwatch.lifecycle import api as _current
 o = torch.optim.SGD(make().parameters(), lr=.1)
 agent = _current.attached.agent
 agent.open()
-original, seen = agent.ledger._activities.progress, []
+original, seen = agent.ledger._handlers["progress"], []
 def followed(*arguments):
     original(*arguments)
     counts = agent.record.image().compile
     seen.append([counts.progress_of, counts.progress_done, counts.progress_total])
-agent.ledger._activities.progress = followed
+agent.ledger._handlers["progress"] = followed
 import torch._inductor.config
 torch._inductor.config.compile_threads = 2
 torch._inductor.config.cpp.max_horizontal_fusion_size = 1
@@ -129,13 +129,13 @@ o = torch.optim.SGD(make().parameters(), lr=.1)
 agent = _current.attached.agent
 agent.open()
 seen = []
-original = agent.ledger._activities.progress
+original = agent.ledger._handlers["progress"]
 def followed(*arguments):
     original(*arguments)
     counts = agent.record.image().compile
-    if arguments[0] == "choices":
+    if arguments[2]["subject"] == "choices":
         seen.append([counts.progress_of, counts.progress_done, counts.progress_total])
-agent.ledger._activities.progress = followed
+agent.ledger._handlers["progress"] = followed
 """
 MEASURED = """
 import types

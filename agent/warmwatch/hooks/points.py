@@ -12,13 +12,51 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, Literal
 
 from warmwatch._guard import quietly
 
 
 def _ignore(*_: Any) -> None:
     """The default of the functions that PyTorch calls directly."""
+
+
+# What a hook posts, each with its values. The table in ``ledger/ledger.py`` has the handlers;
+# without one, a fact is a line of the journal alone.
+Fact = Literal[
+    # a lookup or bypass of a compile cache: `cache`, `verdict`, `id`, `key`, the `lines` of the
+    # key's components, the `reason` of a bypass
+    "cache",
+    # one that ended: `kind`, one of ``record.KINDS``, and what PyTorch recorded
+    "compilation",
+    # one more of what PyTorch does not count itself: `counter`, a field of
+    # ``record.CompileCounts``, or one of a cache: ``cache_hits.triton``
+    "counted",
+    # CUDA graphs were skipped, in no compilation's record: `reason`, `name`, `file`, `line`
+    "cudagraph_skip",
+    # compilation may have been turned off or on: no values
+    "disabled",
+    # some calls of a function run eagerly: why (`setting`, see ``shared/fallbacks.py``), its place
+    "fallback",
+    # this thread compiles one of so many floating-point operations (`flops`, ``None``: unknown);
+    # `excluded`: names of operations that are not counted
+    "graph",
+    # this thread pauses between steps: `what`, a key of ``ledger.pauses.COUNTERS``
+    "pause_began",
+    # it ended the last one of this kind that it began; `by_train`: ``model.train()`` did, which
+    # ends only what ``evaluation_began`` began
+    "pause_ended",
+    # code that was compiled ahead of time runs: `kind`, one of ``record.PRECOMPILED``
+    "precompiled",
+    # `done` of `total` are done; `subject` is one of ``record.PROGRESS``
+    "progress",
+    # one begins: `reason`, `category`, and the place of what compiles
+    "recompile",
+    # a kernel spills `registers` of each thread to memory: `kernel`, `seconds` of a launch
+    "spill",
+    # a call of ``torch.compile``: its arguments; `trains`: every step calls what it was called with
+    "wrapped",
+]
 
 
 class Listener:
@@ -58,78 +96,19 @@ class Listener:
         """
         return False
 
-    def recompile(self, reason: str, category: str, target: Mapping[str, Any]) -> None:
-        """This thread begins a recompile; ``reason`` is PyTorch's text.
-
-        ``target``: name, file and line.
-        """
-
-    def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
-        """A compilation ended on this thread; ``kind`` is one of ``record.KINDS``."""
+    def post(self, fact: Fact, values: Mapping[str, Any]) -> None:
+        """Report a fact of this thread, with PyTorch's own texts: they are redacted here."""
 
     def refusal(self, target: Mapping[str, Any]) -> Exception | None:  # noqa: ARG002 - as above
         """The exception to raise instead of compiling a kernel; ``None``: compile it."""
         return None
 
-    def counted(self, counter: str) -> None:
-        """One more of what PyTorch does not count itself.
-
-        ``counter``: a field of ``record.CompileCounts``, or one of a cache: ``cache_hits.triton``.
-        """
-
-    def cache_lookup(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
-        """This thread looked up or bypassed a compile cache. ``values``: PyTorch's key, the lines
-        of its components, the reason of a bypass.
-        """
-
-    def pause_began(self, what: str) -> None:
-        """This thread began to pause between steps; ``what``: a key of ``ledger.pauses.COUNTERS``.
-
-        ``between_cells``: no notebook cell runs.
-        """
-
-    def pause_ended(self, what: str) -> None:
-        """This thread ended the last pause of this kind that it began."""
-
     def evaluation_began(self, model: Any) -> bool:  # noqa: ARG002 - for those that override it
         """``model`` was put into evaluation mode; returns whether an evaluation begins.
 
-        :meth:`evaluation_ended` follows if so.
+        The fact "pause_ended" follows if so.
         """
         return False
-
-    def evaluation_ended(self) -> None:
-        """A model was put back into training mode, after :meth:`evaluation_began`."""
-
-    def fallback(self, values: Mapping[str, Any]) -> None:
-        """Some calls of a function run eagerly; ``setting``: why, see ``shared/fallbacks.py``."""
-
-    def cudagraph_skipped(self, reason: str, where: Mapping[str, Any]) -> None:
-        """CUDA graphs were skipped for ``reason``, PyTorch's text, which no compilation record has.
-        ``where``: name, file and line, as far as PyTorch reports them.
-        """
-
-    def spilled(self, kernel: str, registers: int, seconds: float | None) -> None:
-        """A kernel of a compiled graph spills so many registers of each thread to memory.
-
-        ``seconds``: how long PyTorch measured that one launch takes; ``None`` if it did not.
-        """
-
-    def compile_called(self, way: Mapping[str, Any], *, trains: bool) -> None:
-        """The user's program called ``torch.compile``; ``way``: the arguments, as journal
-        values. ``trains``: every step calls what it was called with."""
-
-    def progress(self, subject: str, done: int, total: int) -> None:
-        """``done`` of ``total`` are done; ``subject`` is one of ``record.PROGRESS``."""
-
-    def precompiled(self, kind: str) -> None:
-        """Code that was compiled ahead of time runs; ``kind``: one of ``record.PRECOMPILED``."""
-
-    def graph_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
-        """This thread compiles a graph of so many floating-point operations, ``None`` if unknown.
-
-        ``excluded``: names of operations that are not counted.
-        """
 
     def steps_marked(self) -> int:
         """Steps marked so far."""
@@ -142,9 +121,6 @@ class Listener:
 
         ``dtypes``: how many in each type, of ``values.DTYPES`` or ``OTHER_DTYPE``.
         """
-
-    def check_disabled(self) -> None:
-        """Called when compilation may have been turned off or on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

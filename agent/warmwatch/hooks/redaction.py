@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from warmwatch.shared.guard_kinds import INTEGER_SETTING
 
@@ -114,6 +115,17 @@ class Redactors:
     graph_break: Callable[[str], str]
     failure: Callable[[str], str]
     error: Callable[[Exception], str]
+
+    def fact(self, fact: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """``values`` of a fact (``hooks.points.Fact``), with PyTorch's texts redacted."""
+        recompiles = fact in ("recompile", "compilation")
+        texts = {
+            "reason": self.recompile if recompiles else self.graph_break,
+            "cudagraph_skip": self.graph_break,
+            "failure_reason": self.failure,
+        }
+        found = {key: redact(str(values[key])) for key, redact in texts.items() if values.get(key)}
+        return {**values, **found}
 
 
 def redactors(*, full: bool) -> Redactors:

@@ -194,7 +194,9 @@ class Activities:
         self._state.at_end(now)
         self._store.publish(block)
 
-    def progress(self, subject: str, done: int, total: int) -> None:
+    def progress(self, _fact: str, _now: int, values: Mapping[str, Any]) -> None:
+        """The activity in progress has done some of its items; its end clears that."""
+        subject, done, total = values["subject"], values["done"], values["total"]
         block, under_way = self._block, done < total and bool(self._stacks)
         block[AT["progress_of"]] = (1 + record.PROGRESS.index(subject)) * under_way
         block[AT["progress_done"]] = done * under_way

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import re
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -88,8 +89,7 @@ def _differences(first: Mapping[str, str], parts: Mapping[str, str]) -> dict[str
     return {**changed, **{name: "-" for name in first if name not in parts}}
 
 
-_MOST_SKIPS = 100  # written at most: PyTorch reports one for each graph
-_MOST_SPILLS = 100
+_MOST_LINES = 100  # of skipped CUDA graphs, which PyTorch reports for each graph, and of spills
 _MOST_AT_LIMIT = 4096  # frames
 
 
@@ -100,13 +100,13 @@ class Compilations:
         self._counters, self._block, self._store = counters, counters.block, counters.store
         self._state = state
         self._written_keys = WrittenKeys()
-        self._reported_skips = self._reported_spills = 0
+        self._written: Counter[str] = Counter()
         self._activities, self._accounted = activities, activities.phases_at(0)
         self._at_limit: Bounded[Any, bool] = Bounded(_MOST_AT_LIMIT)
         self._repeating = Repeating()
 
-    def compilation(self, kind: str, values: Mapping[str, Any], now: int) -> None:
-        block = self._block
+    def compilation(self, fact: str, now: int, values: Mapping[str, Any]) -> None:
+        block, kind = self._block, values["kind"]
         block[AT["failures"]] += "failure" in values
         if "at_limit" not in values:  # else PyTorch refused it: nothing was compiled
             self._count(kind, values)
@@ -120,7 +120,7 @@ class Compilations:
         if memory := self._state.read_memory(now):
             values = {**values, "allocated": memory[0], "reserved": memory[1]}
         self._store.publish(block)
-        self._store.note("compilation", now, {"kind": kind, "steps": step - 1, **values})
+        self._store.note(fact, now, {"kind": kind, "steps": step - 1, **values})
 
     def _count(self, kind: str, values: Mapping[str, Any]) -> None:
         block = self._block
@@ -145,12 +145,13 @@ class Compilations:
         self._accounted = times
         return {name: (new - old) // 1000 for name, new, old in pairs if new - old >= 1000}
 
-    def cache_lookup(self, now: int, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
-        fields = {name: values.get(name) for name in ("id", "key", "reason")}
-        parts = self._written_keys.packed(cache, values.get("lines") or [])
-        self._store.note("cache", now, {"cache": cache, "verdict": verdict, **fields, **parts})
+    def cache(self, fact: str, now: int, values: Mapping[str, Any]) -> None:
+        """Write the parts of the key instead of its lines."""
+        fields = {name: value for name, value in values.items() if name != "lines"}
+        parts = self._written_keys.packed(values["cache"], values["lines"])
+        self._store.note(fact, now, {**fields, **parts})
 
-    def fallback(self, now: int, values: Mapping[str, Any]) -> None:
+    def fallback(self, fact: str, now: int, values: Mapping[str, Any]) -> None:
         """Count each function once."""
         if (key := function_of(values)) in self._at_limit:
             return
@@ -160,16 +161,18 @@ class Compilations:
         row, steps = self._repeating.of(values)
         fields = {name: value for name, value in values.items() if name != "code"}
         fields.update(steps=self._store.steps(), in_a_row=row, in_steps=steps)
-        self._counters.count("fallbacks", "fallback", now, fields)
+        self._counters.count("fallbacks", fact, now, fields)
 
-    def cudagraph_skipped(self, now: int, values: Mapping[str, Any]) -> None:
+    def cudagraph_skip(self, fact: str, now: int, values: Mapping[str, Any]) -> None:
         self._state.count_skips()
         self._store.publish(self._block)
-        if self._reported_skips < _MOST_SKIPS:
-            self._reported_skips += 1
-            self._store.note("cudagraph_skip", now, values)
+        self._first(fact, now, values)
 
-    def spilled(self, now: int, values: Mapping[str, Any]) -> None:
-        if self._reported_spills < _MOST_SPILLS:
-            self._reported_spills += 1
-            self._store.note("spill", now, values)
+    def spill(self, fact: str, now: int, values: Mapping[str, Any]) -> None:
+        self._first(fact, now, values)
+
+    def _first(self, fact: str, now: int, values: Mapping[str, Any]) -> None:
+        """Write the first lines of this fact only."""
+        self._written[fact] += 1
+        if self._written[fact] <= _MOST_LINES:
+            self._store.note(fact, now, values)

@@ -49,9 +49,9 @@ class CounterStore:
         self.store = store
         self.on_begin: Callable[[], None] = lambda: None
 
-    def add(self, name: str) -> None:
+    def counted(self, _fact: str, _now: int, values: Mapping[str, Any]) -> None:
         """Increment one counter, also one of a cache."""
-        self.block[counter(name)] += 1
+        self.block[counter(values["counter"])] += 1
         self.store.publish(self.block)
 
     def publish_with_line(self, event: str, now: int, values: Mapping[str, Any]) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from array import array
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from warmwatch.ledger.counters import CounterStore, FirstStep
 from warmwatch.shared.record import COMPILE_INDEX as AT
@@ -241,7 +242,10 @@ class Pausing:
         self.pauses = PauseCounters(counters.block)
         self.training: int | None = None
 
-    def began(self, what: str, thread: int, now: int, steps: int, by_eval: bool = False) -> None:
+    def began(self, _fact: str, now: int, values: Mapping[str, Any]) -> None:
+        """``by_eval``: ``model.eval()`` began it, so ``model.train()`` may end it."""
+        what, thread, steps = values["what"], values["thread"], values["steps"]
+        by_eval = values.get("by_eval", False)
         changed = self.pauses.began(what, thread, now, self.training, steps, by_eval)
         if changed and what == EVALUATING:
             block = self._block
@@ -249,7 +253,9 @@ class Pausing:
             self._before = block[AT["ended"]], self._store.batches(), block[AT["evaluating_ns"]]
         self._paused(changed)
 
-    def ended(self, what: str, thread: int, now: int, steps: int, by_train: bool = False) -> None:
+    def ended(self, _fact: str, now: int, values: Mapping[str, Any]) -> None:
+        what, thread, steps = values["what"], values["thread"], values["steps"]
+        by_train = values.get("by_train", False)
         evaluations = self._block[AT["evaluations"]]
         if changed := self.pauses.ended(what, thread, now, steps, by_train):
             self._counters.on_begin()  # the step around it is not regular

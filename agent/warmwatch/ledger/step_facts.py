@@ -5,11 +5,11 @@ nothing.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from warmwatch.ledger.counters import CounterStore, FirstStep, PytorchState, paused_ns
-from warmwatch.ledger.pauses import PauseCounters, Pausing, training_thread
+from warmwatch.ledger.pauses import Pausing, training_thread
 from warmwatch.process.threads import SerialQueue
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
@@ -19,16 +19,116 @@ if TYPE_CHECKING:
     from warmwatch.steps.batches import Behind
 
 
-class IrregularSteps:
-    """The first step, steps with activity, long steps, and the step that makes the rank warm."""
+class StepFacts:
+    """Facts of steps, and their handlers: the first step, steps with activity, long steps, and the
+    step that makes the rank warm. ``queue`` belongs to the ledger.
+    """
 
-    def __init__(self, counters: CounterStore, state: PytorchState, pauses: PauseCounters) -> None:
-        self._block, self._store = counters.block, counters.store
-        self._state, self._pauses = state, pauses
+    def __init__(
+        self,
+        counters: CounterStore,
+        state: PytorchState,
+        pausing: Pausing,
+        first_step: FirstStep,
+        queue: SerialQueue,
+    ) -> None:
+        self._block, self._store, self._state = counters.block, counters.store, state
+        self._queue, self._pausing, self._first_step = queue, pausing, first_step
         self._left_out = LeftOut()
 
-    def irregular(self, now: int, before: int, seen: int) -> None:
-        """An irregular step ended at ``now``; the one before it, if any, at ``before``."""
+    def first_began(self) -> int:
+        """When step 1 began, if something has compiled."""
+        return self._first_step.began_ns
+
+    def resumed(self, now: int, last: int, duration: int) -> int:
+        """The length of a clean step that is not the first, without its pauses.
+
+        ``now``: its mark; ``last``: the previous mark; ``duration``: the time between them.
+        """
+        without = duration - min(duration, self._pausing.pauses.length_since(last))
+        if without != duration:
+            self._queue.post(self._pausing.resumed, now, last, without)
+        return without
+
+    def step(
+        self,
+        steps: int,
+        now: int,
+        duration: int,
+        *,
+        rest: int,
+        seen: int,
+        touched: bool,
+        baseline: bool = False,
+    ) -> tuple[int, int]:
+        """An irregular step was marked: the first one, one with activity, or a ``baseline``'s.
+
+        ``seen``: the number of activities begun by then. ``touched``: some were within this step,
+        which took ``rest`` nanoseconds without them. Returns ``duration`` and ``rest`` without
+        pauses.
+        """
+        before, whole = now - duration if steps > 1 else 0, rest
+        # a gap with an explanation does not measure a stall; compile time inside a pause is
+        # subtracted twice, so only what is left of ``rest`` counts
+        rest = max(0, rest - self._pausing.pauses.length_since(before))
+        duration -= whole - rest
+        self._pausing.training = training_thread()
+        self._queue.post(
+            lambda: self._irregular(
+                *(steps, now, before),
+                duration=duration,
+                rest=rest,
+                seen=seen,
+                touched=touched,
+                baseline=baseline,
+            )
+        )
+        return duration, rest
+
+    def passed(self, seen: int) -> None:
+        """A clean step was marked when ``seen`` activities had begun: it waited for none."""
+        self._queue.post(self._passed, seen)
+
+    def held_up(self, before: int, steps: int) -> None:
+        """The step after number ``steps``, marked at ``before``, waited for background activity."""
+        self._queue.post(self._held_up, before, steps)
+
+    def long_step(
+        self, steps: int, now: int, duration: int, usual: int, behind: Behind | None
+    ) -> None:
+        """A clean step took far longer than usual; ``behind``: the batches within it."""
+        values = {"n": steps, "seconds": duration / 1e9, "usual": usual / 1e9}
+        if behind is not None:
+            values["data"] = behind.wait_ns / 1e9
+            values["batches"] = behind.batches
+            values["batches_before"] = behind.all_batches - behind.batches
+        self._queue.post(self._long, now, values)
+
+    def slow(self, now: int) -> None:
+        """A clean step took much longer than usual."""
+        self._queue.post(self._slow, now)
+
+    def warm(self, now: int, steps: int) -> None:
+        """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
+        self._queue.post(self._warm, now, steps)
+
+    # Handlers, in the queue.
+
+    def _irregular(
+        self,
+        steps: int,
+        now: int,
+        before: int,
+        *,
+        duration: int,
+        rest: int,
+        seen: int,
+        touched: bool,
+        baseline: bool,
+    ) -> None:
+        """The irregular step number ``steps`` ended at ``now``; the one before it, if any, at
+        ``before``.
+        """
         block = self._block
         block[AT["clean_sum_ns"]] += max(0, before - block[AT["irregular_step_ns"]])
         block[AT["irregular_step_ns"]] = max(block[AT["irregular_step_ns"]], now)
@@ -39,32 +139,24 @@ class IrregularSteps:
         self._state.read_disabled()
         self._state.read_precompiled()
         self._state.count_skips()
+        if touched:
+            block[AT["compile_step_sum_ns"]] += duration
+            recent = slice(AT["touched_steps"], AT["touched_steps"] + record.MOST_TOUCHED)
+            block[recent] = array("Q", [steps, *block[recent]][: record.MOST_TOUCHED])
+        if touched or baseline:
+            block[AT["clean_after"]] = max(block[AT["clean_after"]], steps)
+            block[AT["clean_sum_before_ns"]] = block[AT["clean_sum_ns"]]
+            block[AT["waited_before_ns"]] = self._store.waited_ns()
+            block[AT["longest_rest_ns"]] = max(block[AT["longest_rest_ns"]], rest)
+        if steps == 1:
+            self._first(now, duration, baseline=baseline)
+        self._store.publish(block)
+        if touched or steps == 1:
+            clean = not (touched or baseline)
+            values = {"n": steps, "seconds": duration / 1e9 if duration else None, "clean": clean}
+            self._store.note("step", now, values)
 
-    def passed(self, seen: int) -> None:
-        self._block[AT["activities_seen"]] = seen
-        self._store.publish(self._block)
-
-    def held_up(self, before: int, steps: int) -> None:
-        block = self._block
-        block[AT["last_end_ns"]] = max(block[AT["last_end_ns"]], block[AT["background_ended_ns"]])
-        if not block[AT["episode_began_ns"]]:
-            block[AT["episode_began_ns"]] = before
-            block[AT["episode_began_steps"]] = steps
-
-    def touched(self, steps: int, duration: int) -> None:
-        block = self._block
-        block[AT["compile_step_sum_ns"]] += duration
-        recent = slice(AT["touched_steps"], AT["touched_steps"] + record.MOST_TOUCHED)
-        block[recent] = array("Q", [steps, *block[recent]][: record.MOST_TOUCHED])
-
-    def not_clean(self, steps: int, rest: int) -> None:
-        block = self._block
-        block[AT["clean_after"]] = max(block[AT["clean_after"]], steps)
-        block[AT["clean_sum_before_ns"]] = block[AT["clean_sum_ns"]]
-        block[AT["waited_before_ns"]] = self._store.waited_ns()
-        block[AT["longest_rest_ns"]] = max(block[AT["longest_rest_ns"]], rest)
-
-    def first(self, now: int, duration: int, *, baseline: bool) -> None:
+    def _first(self, now: int, duration: int, *, baseline: bool) -> None:
         block = self._block
         block[AT["first_step_ns"]] = now
         block[AT["first_duration_ns"]] = duration
@@ -74,19 +166,30 @@ class IrregularSteps:
         if not baseline and not settled:  # the warm-up begins after a baseline
             block[AT["episode_began_ns"]] = block[AT["episode_began_ns"]] or now
 
-    def long(self, now: int, values: dict[str, float]) -> None:
+    def _passed(self, seen: int) -> None:
+        self._block[AT["activities_seen"]] = seen
+        self._store.publish(self._block)
+
+    def _held_up(self, before: int, steps: int) -> None:
+        block = self._block
+        block[AT["last_end_ns"]] = max(block[AT["last_end_ns"]], block[AT["background_ended_ns"]])
+        if not block[AT["episode_began_ns"]]:
+            block[AT["episode_began_ns"]] = before
+            block[AT["episode_began_steps"]] = steps
+
+    def _long(self, now: int, values: dict[str, float]) -> None:
         left_out = self._left_out.before(now)
         if left_out is not None:
-            took = self._pauses.behind(int(values["n"]) - 1)
+            took = self._pausing.pauses.behind(int(values["n"]) - 1)
             parts = {what: min(ns / 1e9, values["seconds"]) for what, ns in took.items()}
             self._store.note("long_step", now, {**values, **parts, "left_out": left_out})
 
-    def slow(self, now: int) -> None:
+    def _slow(self, now: int) -> None:
         """Record what may explain a slow step."""
         if self._state.read_memory(now):
             self._store.publish(self._block)
 
-    def warm(self, now: int, steps: int) -> None:
+    def _warm(self, now: int, steps: int) -> None:
         block = self._block
         self._state.read_memory(now)
         self._state.read_precompiled()
@@ -96,13 +199,14 @@ class IrregularSteps:
             return  # another thread began something after the mark
         self._end_warmup(now, steps, block[AT["last_end_ns"]])
 
-    def settled(self, by: str, now: int, activities: int | None) -> None:
+    def settled(self, _fact: str, now: int, values: Mapping[str, Any]) -> None:
         """The warm-up ends without steps; ``by``: one of SETTLED_BY.
 
-        ``activities``: the count at the time of that judgement. If more have begun since, the
-        warm-up goes on.
+        ``at``, ``activities``: the time of that judgement, and the count then. If more have begun
+        since, the warm-up goes on.
         """
-        block = self._block
+        block, by, activities = self._block, values["by"], values.get("activities")
+        now = values.get("at") or now
         active = block[AT["active_since_ns"]]
         if activities is not None and (active or block[AT["begun"]] != activities):
             return
@@ -134,112 +238,3 @@ class IrregularSteps:
         self._store.publish(block)
         span = {"began": began, "ended": ended, "steps": steps - before}
         self._store.note("warm", now, {"at": self._store.steps(), **span, **how}, essential=True)
-
-
-class StepFacts:
-    """Facts of steps. ``queue`` and ``clock`` belong to the ledger."""
-
-    def __init__(
-        self,
-        counters: CounterStore,
-        state: PytorchState,
-        pausing: Pausing,
-        first_step: FirstStep,
-        queue: SerialQueue,
-        clock: Callable[[], int],
-    ) -> None:
-        self._counters, self._queue, self._clock = counters, queue, clock
-        self._pausing, self._pauses = pausing, pausing.pauses
-        self._first_step = first_step
-        self._steps = IrregularSteps(counters, state, pausing.pauses)
-
-    def first_began(self) -> int:
-        """When step 1 began, if something has compiled."""
-        return self._first_step.began_ns
-
-    def resumed(self, now: int, last: int, duration: int) -> int:
-        """The length of a clean step that is not the first, without its pauses.
-
-        ``now``: its mark; ``last``: the previous mark; ``duration``: the time between them.
-        """
-        without = duration - min(duration, self._pauses.length_since(last))
-        if without != duration:
-            self._queue.post(self._pausing.resumed, now, last, without)
-        return without
-
-    def step(
-        self,
-        steps: int,
-        now: int,
-        duration: int,
-        *,
-        rest: int,
-        seen: int,
-        touched: bool,
-        baseline: bool = False,
-    ) -> tuple[int, int]:
-        """An irregular step was marked: the first one, one with activity, or a ``baseline``'s.
-
-        ``seen``: the number of activities begun by then. ``touched``: some were within this step,
-        which took ``rest`` nanoseconds without them. Returns ``duration`` and ``rest`` without
-        pauses.
-        """
-        before, whole = now - duration if steps > 1 else 0, rest
-        # a gap with an explanation does not measure a stall; compile time inside a pause is
-        # subtracted twice, so only what is left of ``rest`` counts
-        rest = max(0, rest - self._pauses.length_since(before))
-        duration -= whole - rest
-        self._pausing.training = training_thread()
-        self._queue.post(self._steps.irregular, now, before, seen)
-        if touched:
-            self._queue.post(self._steps.touched, steps, duration)
-        if touched or baseline:
-            self._queue.post(self._steps.not_clean, steps, rest)
-        if steps == 1:
-            self._queue.post(lambda: self._steps.first(now, duration, baseline=baseline))
-        seconds = duration / 1e9 if duration else None
-        clean = not (touched or baseline)
-        values = {"n": steps, "seconds": seconds, "clean": clean}
-        if touched or steps == 1:
-            self._queue.post(self._counters.publish_with_line, "step", now, values)
-        else:
-            self._queue.post(self._counters.store.publish, self._counters.block)
-        return duration, rest
-
-    def passed(self, seen: int) -> None:
-        """A clean step was marked when ``seen`` activities had begun: it waited for none."""
-        self._queue.post(self._steps.passed, seen)
-
-    def held_up(self, before: int, steps: int) -> None:
-        """The step after number ``steps``, marked at ``before``, waited for background activity."""
-        self._queue.post(self._steps.held_up, before, steps)
-
-    def baseline(self, steps: int, median_ns: int | None) -> None:
-        """The baseline steps are over; ``median_ns``: the median of those that ran eagerly."""
-        now = self._clock()
-        values = {"steps": steps, "median_ns": median_ns}
-        self._queue.post(self._counters.publish_with_line, "baseline", now, values)
-
-    def long_step(
-        self, steps: int, now: int, duration: int, usual: int, behind: Behind | None
-    ) -> None:
-        """A clean step took far longer than usual; ``behind``: the batches within it."""
-        values = {"n": steps, "seconds": duration / 1e9, "usual": usual / 1e9}
-        if behind is not None:
-            values["data"] = behind.wait_ns / 1e9
-            values["batches"] = behind.batches
-            values["batches_before"] = behind.all_batches - behind.batches
-        self._queue.post(self._steps.long, now, values)
-
-    def settled(self, by: str, at: int | None = None, activities: int | None = None) -> None:
-        """The warm-up ended without steps, now or ``at``; see ``IrregularSteps.settled``."""
-        now = self._clock() if at is None else at
-        self._queue.post(self._steps.settled, by, now, activities)
-
-    def slow(self, now: int) -> None:
-        """A clean step took much longer than usual."""
-        self._queue.post(self._steps.slow, now)
-
-    def warm(self, now: int, steps: int) -> None:
-        """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
-        self._queue.post(self._steps.warm, now, steps)

@@ -98,9 +98,9 @@ class AfterWarm:
         counters = self._process.ledger.block
         return bool(counters[AT["warmups"]] or counters[AT["settled"]]) and not allowed.depth
 
-    def compiled(self, kind: str, values: Mapping[str, Any]) -> None:
+    def compiled(self, values: Mapping[str, Any]) -> None:
         """Queue the report of a compilation that ended on this thread; its activity may go on."""
-        reports = self._callbacks or self.mode is not None
+        kind, reports = values["kind"], self._callbacks or self.mode is not None
         if not reports or kind not in _REPORTED or not self._applies():
             return
         if "at_limit" in values:  # nothing was compiled: the function falls back to eager

@@ -111,11 +111,11 @@ class Agent:
     def activity_ended(
         self, name: object, seconds: float, raised: type[BaseException] | None
     ) -> None:
-        values: dict[str, object] = {"name": _name_of(name), "seconds": seconds}
+        values = {"kind": CUSTOM, "name": _name_of(name), "seconds": seconds}
         if raised and issubclass(raised, Exception):
             values["failure"] = raised.__name__
         try:
-            self.listener.compilation(CUSTOM, values)
+            self.listener.post("compilation", values)
         finally:
             self.listener.end(CUSTOM)
 
@@ -198,7 +198,7 @@ class Agent:
         try:
             process.record.open(self._hooks.names, self._hooks.missing, graphs_before=graphs)
         finally:  # a signal handler may raise during a wait for the disk; the record is still made
-            process.ledger.opened(graphs)
+            process.ledger.post("opened", {"graphs": graphs})
             self.steps.bind(process.record.writer.buffer, process.ledger)
             self.batches.bind(process.record.writer.buffer, process.ledger)
             on_child_exit(self.finish)

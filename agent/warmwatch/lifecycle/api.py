@@ -99,11 +99,14 @@ class Pause(_Decorator):
 
     def __enter__(self) -> None:
         if not is_traced():
-            _with_agent(self._kind, lambda agent: agent.ledger.pause_began(self._kind))
+            self._post("pause_began")
 
     def __exit__(self, *_raised: object) -> None:
         if not is_traced():
-            _with_agent(self._kind, lambda agent: agent.ledger.pause_ended(self._kind))
+            self._post("pause_ended")
+
+    def _post(self, fact: str) -> None:
+        _with_agent(self._kind, lambda agent: agent.ledger.post(fact, {"what": self._kind}))
 
     def _again(self) -> Pause:
         return Pause(self._kind)

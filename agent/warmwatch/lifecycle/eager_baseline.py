@@ -55,7 +55,7 @@ class EagerBaseline:
     def _start(self, baseline: Baseline) -> None:
         self._baseline = baseline
         self._process.ledger.on_purpose(baseline.stance.holds)
-        self._process.ledger.check_disabled()
+        self._process.ledger.post("disabled", {})
         self.steps.baseline(baseline.steps)
         self._process.record.set_baseline(baseline.steps)
 
@@ -79,7 +79,8 @@ class EagerBaseline:
             warn_once(f"attach(baseline_steps=...) measured nothing: {why}")
         self.steps.baseline(count)
         self._process.record.set_baseline(count, baseline.median_ns)
-        self._process.ledger.marks.baseline(count, baseline.median_ns)
+        values = {"steps": count, "median_ns": baseline.median_ns}
+        self._process.ledger.post("baseline", values)
 
     def end(self) -> None:
         """Enable compilation."""

@@ -7,12 +7,13 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from warmwatch.hooks.phases import OUTSIDE, is_tracing, phase_of
-from warmwatch.hooks.points import Listener
+from warmwatch.hooks.points import Fact, Listener
 from warmwatch.process.process_tree import child_name
 from warmwatch.shared.record import COMPILE_INDEX, PHASES
 
 _EVALUATING = COMPILE_INDEX["evaluating_since_ns"]
 _SINCE = COMPILE_INDEX["active_since_ns"]
+_LONGEST_ERROR = 500
 
 if TYPE_CHECKING:
     from warmwatch.hooks.installation import Hooks
@@ -66,7 +67,7 @@ class HookListener(Listener):
         return self._batches.on_batch
 
     def created(self, optimizer: Any) -> None:
-        self._process.ledger.optimizer_made()
+        self._process.ledger.post("optimizer", {})
         self._created(optimizer)
 
     def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
@@ -108,40 +109,28 @@ class HookListener(Listener):
             process.report_as_worker()
             self._after_warm.activity_ended()
 
-    def recompile(self, reason: str, category: str, target: Mapping[str, Any]) -> None:
-        self._process.ledger.recompile(self._redaction.recompile(reason), category, target)
+    def post(self, fact: Fact, values: Mapping[str, Any]) -> None:
+        process = self._process
+        if fact == "precompiled" and not process.record.opened and child_name() is None:
+            self._open()
+        recorded = process.ledger.post(fact, self._redaction.fact(fact, values))
+        if fact == "compilation":
+            self._compiled(values, recorded)
+        elif fact == "fallback":
+            process.announcer.fallback(recorded)
+        elif fact == "precompiled":
+            process.quiet.begun()
 
-    def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
-        if reason := values.get("reason"):
-            values = {**values, "reason": self._redaction.recompile(reason)}
-        if skip := values.get("cudagraph_skip"):
-            values = {**values, "cudagraph_skip": self._redaction.graph_break(skip)}
-        if failed := values.get("failure_reason"):
-            values = {**values, "failure_reason": self._redaction.failure(failed)}
+    def _compiled(self, values: Mapping[str, Any], recorded: Mapping[str, Any]) -> None:
         self._parameters.add_graph(values.get("parameters", 0))
-        recorded = self._process.ledger.compilation(kind, values)
         if self._without_event and "failure" not in values:
             self._hooks.lacks_events(self._without_event & (values.get("phase_us") or {}).keys())
         self._process.record.set_hooks(self._hooks.names, self._hooks.missing)
-        self._process.announcer.compiled(kind, recorded)
-        self._after_warm.compiled(kind, recorded)
+        self._process.announcer.compiled(recorded)
+        self._after_warm.compiled(recorded)
 
     def refusal(self, target: Mapping[str, Any]) -> Exception | None:
         return self._after_warm.refusal(target)
-
-    def counted(self, counter: str) -> None:
-        self._process.ledger.counted(counter)
-
-    def cache_lookup(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
-        reason = values.get("reason")
-        redacted = self._redaction.graph_break(str(reason)) if reason else None
-        self._process.ledger.cache_lookup(cache, verdict, {**values, "reason": redacted})
-
-    def pause_began(self, what: str) -> None:
-        self._process.ledger.pause_began(what)
-
-    def pause_ended(self, what: str) -> None:
-        self._process.ledger.pause_ended(what)
 
     def evaluation_began(self, model: Any) -> bool:
         """Record an evaluation, except inside one that the user or a framework reported.
@@ -154,37 +143,8 @@ class HookListener(Listener):
         before, self._evaluated_after = self._evaluated_after, process.steps()
         if self._evaluated_after == before + 1:
             return False
-        process.ledger.pause_began("evaluating", by_eval=True)
+        process.ledger.post("pause_began", {"what": "evaluating", "by_eval": True})
         return True
-
-    def evaluation_ended(self) -> None:
-        self._process.ledger.pause_ended("evaluating", by_train=True)
-
-    def fallback(self, values: Mapping[str, Any]) -> None:
-        self._process.ledger.fallback(values)
-        self._process.announcer.fallback(values)
-
-    def cudagraph_skipped(self, reason: str, where: Mapping[str, Any]) -> None:
-        self._process.ledger.cudagraph_skipped(self._redaction.graph_break(reason), where)
-
-    def spilled(self, kernel: str, registers: int, seconds: float | None) -> None:
-        self._process.ledger.spilled(kernel, registers, seconds)
-
-    def compile_called(self, way: Mapping[str, Any], *, trains: bool) -> None:
-        self._process.ledger.compile_called(way, trains=trains)
-
-    def progress(self, subject: str, done: int, total: int) -> None:
-        self._process.ledger.progress(subject, done, total)
-
-    def precompiled(self, kind: str) -> None:
-        process = self._process
-        if not process.record.opened and child_name() is None:
-            self._open()
-        process.ledger.precompiled(kind)
-        process.quiet.begun()
-
-    def graph_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
-        self._process.ledger.graph_counted(flops, excluded)
 
     def steps_marked(self) -> int:
         return self._process.record.writer.steps()
@@ -194,9 +154,7 @@ class HookListener(Listener):
     ) -> None:
         self._process.record.set_flops(flops, tuple(excluded), dtypes)
 
-    def check_disabled(self) -> None:
-        self._process.ledger.check_disabled()
-
     def error(self, where: str, error: Exception) -> None:
         """Count and journal an error of the agent: the sink of the guard."""
-        self._process.ledger.error(where, self._redaction.error(error))
+        message = self._redaction.error(error)[:_LONGEST_ERROR]
+        self._process.ledger.post("error", {"where": where, "message": message})

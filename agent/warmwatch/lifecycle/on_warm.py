@@ -55,15 +55,16 @@ class WarmCallbacks:
     def ready(self) -> None:
         """End the warm-up: the program called ``warmwatch.ready()``."""
         self._open()
-        self._process.ledger.marks.settled("ready")
+        self._process.ledger.post("settled", {"by": "ready"})
         self.check()
 
     def quiet_elapsed(self) -> None:
         """End the warm-up of a process without steps if it has been quiet for long enough."""
         judged = self.judgement()
         if judged.warm_by == "quiet":
-            activities = self._process.ledger.block[_BEGUN]
-            self._process.ledger.marks.settled("quiet", judged.since_ns, activities)
+            begun = self._process.ledger.block[_BEGUN]
+            values = {"by": "quiet", "at": judged.since_ns, "activities": begun}
+            self._process.ledger.post("settled", values)
             self.check()
 
     def check(self) -> None:

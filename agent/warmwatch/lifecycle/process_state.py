@@ -113,7 +113,7 @@ class ProcessState:
     def update_work(self) -> None:
         """Store the work of a step that the user passed, if any."""
         if work := self.record.work_per_step:
-            self.ledger.set_work(work)
+            self.ledger.post("work", work)
 
     @property
     def announces(self) -> bool:

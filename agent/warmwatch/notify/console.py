@@ -115,13 +115,13 @@ class Announcer:
         """The warm-up has ended."""
         self._print(_warm)
 
-    def compiled(self, kind: str, values: Mapping[str, Any]) -> None:
+    def compiled(self, values: Mapping[str, Any]) -> None:
         """A compilation ended: report it if it is a recompile, and not one at the limit."""
         if "category" not in values or "at_limit" in values:
             return
         self._recompiles += 1
         if self._recompiles < _MOST_RECOMPILES:
-            self._print(lambda slot: _recompiled(slot, kind, values))
+            self._print(lambda slot: _recompiled(slot, values))
         elif self._recompiles == _MOST_RECOMPILES:
             self._print(
                 lambda _slot: f"{_MOST_RECOMPILES} recompiles; further ones are not reported"
@@ -185,7 +185,7 @@ def why_settled(slot: Slot) -> str:
     return f"no compile event for {duration((counts.settled_ns - since) / 1e9)}"
 
 
-def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
+def _recompiled(slot: Slot, values: Mapping[str, Any]) -> str:
     category, reason = values["category"], values.get("reason")
     what = place(values.get("name"), values.get("file"), values.get("line"))
     length = f" in {duration(values['seconds'])}" if values.get("seconds") else ""
@@ -194,7 +194,7 @@ def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
         slot.steps, slot.compile, slot.header.warm_steps
     )
     remedy = advice(
-        *(category, kind, reason),
+        *(category, values["kind"], reason),
         dynamic=values.get("dynamic"),
         after_warm=after_warm,
         last_batch=values.get("last_batch"),

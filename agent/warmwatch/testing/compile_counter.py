@@ -18,7 +18,7 @@ from warmwatch.hooks import registry
 from warmwatch.hooks.dynamo.breaks import STEPPED, head_of, hint_of, place_of, reason_of
 from warmwatch.hooks.dynamo.events import Compiling
 from warmwatch.hooks.installation import Hooks, ImportWatch
-from warmwatch.hooks.points import Listener
+from warmwatch.hooks.points import Fact, Listener
 from warmwatch.hooks.redaction import Redactors, redactors
 from warmwatch.process.settings import settings_from
 from warmwatch.shared.fallbacks import LIMIT, cause_of, function_of
@@ -113,12 +113,17 @@ class CompileCounter(Listener):
     def end(self, event: str) -> None:  # noqa: ARG002 - a listener's signature
         self._sampled()
 
-    def recompile(self, reason: str, category: str, target: Mapping[str, Any]) -> None:
-        self._compiling.recompile(threading.get_ident(), reason, category, target)
+    def post(self, fact: Fact, values: Mapping[str, Any]) -> None:
+        if fact == "recompile":
+            self._compiling.recompile(threading.get_ident(), values)
+        elif fact == "compilation":
+            self._compilation(values)
+        elif fact == "fallback":
+            self._fallback(values)
 
-    def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
+    def _compilation(self, values: Mapping[str, Any]) -> None:
         self._sampled()
-        if kind != "forward":
+        if values["kind"] != "forward":
             return
         values = self._compiling.ended(threading.get_ident(), values)
         where = _place(values)
@@ -145,7 +150,7 @@ class CompileCounter(Listener):
                 for compilation in self._counting:
                     compilation.seen["graphs"].append(Cause(where=where))
 
-    def fallback(self, values: Mapping[str, Any]) -> None:
+    def _fallback(self, values: Mapping[str, Any]) -> None:
         cause, items = cause_of(values.get("setting")), function_of(values)
         limit = f"{values.get('setting')} of {values.get('limit')}" if cause == LIMIT else ""
         result = Cause(

@@ -17,9 +17,8 @@ from support.torch_versions import TORCH
 from warmwatch import _guard
 from warmwatch.hooks import registry
 from warmwatch.hooks.dynamo.breaks import MOST_BREAKS, Breaks
-from warmwatch.hooks.dynamo.events import read_counters
 from warmwatch.hooks.installation import Hooks
-from warmwatch.hooks.points import Listener
+from warmwatch.hooks.points import Fact, Listener
 from warmwatch.hooks.redaction import graph_break
 from warmwatch.shared.breaks import IGNORED, break_remedy, plain_break
 
@@ -373,8 +372,9 @@ def test_a_compilation_is_reported_if_its_breaks_cannot_be_read(
         def __init__(self) -> None:
             self.names: list[str] = []
 
-        def compilation(self, kind: str, values: Mapping[str, Any]) -> None:  # noqa: ARG002
-            self.names.append(values["name"])
+        def post(self, fact: Fact, values: Mapping[str, Any]) -> None:
+            if fact == "compilation":
+                self.names.append(values["name"])
 
     def fails(*_: Any) -> None:
         raise TypeError("an entry that this version does not know")
@@ -393,6 +393,6 @@ def test_a_compilation_is_reported_if_its_breaks_cannot_be_read(
 
 def test_what_an_activity_reads_of_graph_breaks_is_bounded() -> None:
     many = {f"reason {number}": 2 for number in range(10_000)}
-    read = Breaks({"graph_break": many}, ()).by_reason()
-    assert read == dict(islice(many.items(), MOST_BREAKS))
-    assert read_counters({"graph_break": many}, 7)["graph_breaks"] == 20_007
+    breaks = Breaks({"graph_break": many}, ())
+    assert breaks.by_reason() == dict(islice(many.items(), MOST_BREAKS))
+    assert breaks.counters()["graph_breaks"] == 20_000

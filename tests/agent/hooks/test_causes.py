@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from warmwatch.hooks.dynamo import events, recompile_reasons
 from warmwatch.hooks.dynamo.guard_tree import Reader
 from warmwatch.hooks.dynamo.instances import Instances
 from warmwatch.hooks.dynamo.recompile_reasons import cause_first
-from warmwatch.hooks.points import Listener
+from warmwatch.hooks.points import Fact, Listener
 from warmwatch.hooks.redaction import recompile as redacted
 from warmwatch.shared.advice import advice
 from warmwatch.shared.reasons import plain
@@ -39,10 +39,12 @@ class Recorded(Listener):
         if event == events.EVENT and of:
             self._class = of.get("class", "")
 
-    def recompile(self, reason: str, category: str, where: Any) -> None:
-        words = plain(redacted(reason), category, self._class, where.get("parameter"))
-        self.causes.append((category, words))
-        self.remedy = advice(category, "forward", redacted(reason))
+    def post(self, fact: Fact, values: Mapping[str, Any]) -> None:
+        if fact == "recompile":
+            reason, category = redacted(values["reason"]), values["category"]
+            words = plain(reason, category, self._class, values.get("parameter"))
+            self.causes.append((category, words))
+            self.remedy = advice(category, "forward", reason)
 
 
 @pytest.fixture

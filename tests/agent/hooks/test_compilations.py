@@ -107,7 +107,7 @@ def test_the_record_of_cuda_graphs_has_the_events_before_it_on_its_thread() -> N
         rank.ledger.begin(event)
         rank.ledger.end(event)
         metrics = SimpleNamespace(**runtime, is_forward=is_forward)
-        rank.ledger.compilation(kind_of(metrics), entry(metrics))
+        rank.ledger.post("compilation", {"kind": kind_of(metrics), **entry(metrics)})
     lines = [values for event, _, values in rank.store.notes if event == "compilation"]
     fields = "kind", "new_sizes", "recorded", "backward"
     assert [[one.get(field) for field in fields] for one in lines] == [
@@ -122,8 +122,10 @@ def test_what_is_stored_of_threads_and_frames_is_bounded() -> None:
     rank, compiling = Rank(), Compiling()
     for thread in range(20_000):
         compiling.begun(thread, {"id": f"{thread}/0", "code": str(thread)})
-        compiling.recompile(thread, "x", "shape", {})
+        compiling.recompile(thread, {"reason": "x", "category": "shape"})
     for name in range(20_000):
-        rank.ledger.fallback({"id": f"{name}/8", "name": str(name), "file": "a.py", "line": 1})
+        rank.ledger.post(
+            "fallback", {"id": f"{name}/8", "name": str(name), "file": "a.py", "line": 1}
+        )
     tables = [*vars(compiling).values(), rank.ledger._compilations._at_limit]
     assert max(map(len, tables)) <= 4096

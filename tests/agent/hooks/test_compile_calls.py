@@ -99,12 +99,12 @@ def test_a_method_that_calls_torch_compile_itself_is_none_that_a_step_calls() ->
 def test_each_compile_call_is_listed_once_and_the_list_is_bounded() -> None:
     rank = Rank()
     for mode in ("default", "max-autotune", "default"):
-        rank.ledger.compile_called({"mode": mode}, trains=False)
+        rank.ledger.post("wrapped", {"mode": mode, "trains": False})
     assert rank.store.notes == []  # there is no record yet
-    rank.ledger.opened(0)
+    rank.ledger.post("opened", {"graphs": 0})
     listed = [values["mode"] for event, _, values in rank.store.notes if event == "wrapped"]
     assert listed == ["default", "max-autotune"]
     for number in range(50):
-        rank.ledger.compile_called({"mode": str(number)}, trains=False)
+        rank.ledger.post("wrapped", {"mode": str(number), "trains": False})
     assert len(rank.store.notes) == 20
     assert rank.slot().compile.wrappers == 53

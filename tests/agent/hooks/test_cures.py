@@ -13,7 +13,7 @@ import pytest
 
 from support.torch_versions import TORCH, VERSION
 from warmwatch.hooks.dynamo import events, recompile_reasons
-from warmwatch.hooks.points import Listener
+from warmwatch.hooks.points import Fact, Listener
 from warmwatch.hooks.redaction import recompile as redacted
 from warmwatch.shared.advice import advice
 from warmwatch.shared.reasons import plain
@@ -32,11 +32,12 @@ class Recorded(Listener):
         if event == events.EVENT and of:
             self._begun = of
 
-    def recompile(self, reason: str, category: str, where: Any) -> None:  # noqa: ARG002
-        text = redacted(reason)
-        words = plain(text, category, self._begun.get("class"))
-        remedy = advice(category, "forward", text, anew="anew" in self._begun)
-        self.said.append((category, words, remedy))
+    def post(self, fact: Fact, values: Mapping[str, Any]) -> None:
+        if fact == "recompile":
+            text, category = redacted(values["reason"]), values["category"]
+            words = plain(text, category, self._begun.get("class"))
+            remedy = advice(category, "forward", text, anew="anew" in self._begun)
+            self.said.append((category, words, remedy))
 
 
 @pytest.fixture

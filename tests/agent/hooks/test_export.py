@@ -9,7 +9,7 @@ import pytest
 
 from warmwatch.hooks.compilers import export
 from warmwatch.hooks.phases import CUSTOM
-from warmwatch.hooks.points import Listener
+from warmwatch.hooks.points import Fact, Listener
 from warmwatch.shared.values import EXPORT, STRICT_EXPORT
 
 torch = pytest.importorskip("torch")
@@ -22,9 +22,10 @@ class Recorded(Listener):
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
         self.calls.append((f"begin {event}", (of or {})["name"]))
 
-    def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
+    def post(self, fact: Fact, values: Mapping[str, Any]) -> None:
+        assert fact == "compilation"
         assert values["seconds"] > 0
-        self.calls.append((kind, values.get("failure")))
+        self.calls.append((values["kind"], values.get("failure")))
 
     def end(self, event: str) -> None:
         self.calls.append(("end", event))

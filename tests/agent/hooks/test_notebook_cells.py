@@ -45,9 +45,8 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Events:
 
 
 def listening(heard: Heard) -> Any:
-    return SimpleNamespace(
-        pause_began=lambda _: heard.append("left"), pause_ended=lambda _: heard.append("began")
-    )
+    cells = {"pause_began": "left", "pause_ended": "began"}
+    return SimpleNamespace(post=lambda fact, _: heard.append(cells[fact]))
 
 
 PRE, POST = "pre_run_cell", "post_run_cell"

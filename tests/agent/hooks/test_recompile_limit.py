@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from support.torch_versions import TORCH, VERSION
 from warmwatch.hooks.dynamo import compile_calls, events, fallbacks
-from warmwatch.hooks.points import Listener
+from warmwatch.hooks.points import Fact, Listener
 
 torch = pytest.importorskip("torch")
 
@@ -18,8 +19,9 @@ class Recorded(Listener):
     def __init__(self) -> None:
         self.limits: list[tuple[int, int | None]] = []
 
-    def fallback(self, values: Any) -> None:
-        self.limits.append((values["limit"], values.get("main_limit")))
+    def post(self, fact: Fact, values: Mapping[str, Any]) -> None:
+        if fact == "fallback":
+            self.limits.append((values["limit"], values.get("main_limit")))
 
 
 @pytest.mark.skipif(

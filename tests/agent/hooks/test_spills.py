@@ -57,7 +57,8 @@ def wait_for(**kernels: Any) -> None:
 
 
 def reported(listener: Mock) -> list[tuple[Any, ...]]:
-    return [call.args for call in listener.spilled.call_args_list]
+    facts = [values for event, values in (call.args for call in listener.post.call_args_list)]
+    return [(fact["kernel"], fact["registers"], fact.get("seconds")) for fact in facts]
 
 
 def test_a_kernel_with_one_launcher_is_reported_when_its_graph_is_compiled(listener: Mock) -> None:

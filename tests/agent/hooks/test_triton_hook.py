@@ -40,16 +40,16 @@ class Listener:
     def end(self, event: str) -> None:
         self.calls.append(("end", event))
 
-    def counted(self, counter: str) -> None:
-        self.calls.append(("counted", counter))
-
-    def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
-        self.calls.append(("again", reason, category, where["name"]))
-
-    def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
-        self.calls.append((kind, values["name"]))
+    def post(self, fact: str, values: Mapping[str, Any]) -> None:
+        if fact == "counted":
+            self.calls.append((fact, values["counter"]))
+            return
+        if fact == "recompile":
+            self.calls.append(("again", values["reason"], values["category"], values["name"]))
+            return
+        self.calls.append((values["kind"], values["name"]))
         self.compiled.append(
-            {k: v for k, v in values.items() if k not in ("seconds", "file", "line")}
+            {k: v for k, v in values.items() if k not in ("kind", "seconds", "file", "line")}
         )
 
 

@@ -10,16 +10,16 @@ from support.ranks import Rank
 def compile(rank: Rank, seconds: float, kind: str = "forward") -> None:
     rank.ledger.begin("dynamo")
     rank.wait(seconds)
-    rank.ledger.compilation(kind, {"id": "0/0"})
+    rank.ledger.post("compilation", {"kind": kind, "id": "0/0"})
     rank.ledger.end("dynamo")
 
 
 def evaluate(rank: Rank, compiling: float) -> None:
-    rank.ledger.pause_began("evaluating")
+    rank.ledger.post("pause_began", {"what": "evaluating"})
     if compiling:
         compile(rank, compiling)
     rank.wait(3)
-    rank.ledger.pause_ended("evaluating")
+    rank.ledger.post("pause_ended", {"what": "evaluating"})
 
 
 def first(rank: Rank) -> tuple[float, float]:
@@ -74,10 +74,10 @@ def test_an_eager_evaluation_changes_nothing() -> None:
 def test_it_does_not_begin_before_there_is_an_optimizer() -> None:
     rank = Rank()
     compile(rank, 20)
-    rank.ledger.optimizer_made()
+    rank.ledger.post("optimizer", {})
     rank.wait(5)
     compile(rank, 10)
-    rank.ledger.optimizer_made()  # of a second model
+    rank.ledger.post("optimizer", {})  # of a second model
     assert first(rank) == (11, 20)
 
 
@@ -85,7 +85,7 @@ def test_an_optimizer_may_be_made_within_it() -> None:
     rank = Rank()
     compile(rank, 20)
     compile(rank, 10, "backward")
-    rank.ledger.optimizer_made()
+    rank.ledger.post("optimizer", {})
     compile(rank, 2)
     assert first(rank) == (33, 0)
 
@@ -93,21 +93,21 @@ def test_an_optimizer_may_be_made_within_it() -> None:
 def test_an_optimizer_after_all_compilations_leaves_the_first_one_as_its_begin() -> None:
     rank = Rank()
     compile(rank, 20)
-    rank.ledger.optimizer_made()
+    rank.ledger.post("optimizer", {})
     assert first(rank) == (21, 0)
 
 
 def test_pauses_before_and_within_the_first_warm_up_are_apart_from_its_compile_time() -> None:
     rank = Rank()
-    rank.ledger.pause_began("evaluating")
+    rank.ledger.post("pause_began", {"what": "evaluating"})
     rank.wait(1)
     compile(rank, 20)
     rank.wait(3)
-    rank.ledger.pause_ended("evaluating")
+    rank.ledger.post("pause_ended", {"what": "evaluating"})
     rank.wait(5)
-    rank.ledger.pause_began("saving")
+    rank.ledger.post("pause_began", {"what": "saving"})
     rank.wait(2)
-    rank.ledger.pause_ended("saving")
+    rank.ledger.post("pause_ended", {"what": "saving"})
     compile(rank, 10)
     rank.step()
     for _ in range(4):

@@ -29,16 +29,16 @@ def _compile(rank: Rank, number: int) -> None:
     compile_id = f"{number}/0"
     ledger.begin("dynamo", {"id": compile_id, "code": digest, **where})
     ledger._compiling.begun(number, {"id": compile_id, "code": digest})  # ends without a record
-    ledger._compiling.recompile(number, str(number), "shape", {})
-    ledger.graph_counted(number, [f"operation {number}"])
-    ledger.progress("kernels", 0, 3)
+    ledger._compiling.recompile(number, {"reason": str(number), "category": "shape"})
+    ledger.post("graph", {"flops": number, "excluded": [f"operation {number}"]})
+    ledger.post("progress", {"subject": "kernels", "done": 0, "total": 3})
     rank.pytorch.numbers = {"graph_breaks": number}
     rank.pytorch.breaks = {f"reason {number}": 1}
-    ledger.fallback({"id": compile_id, **where})
-    ledger.compilation("forward", {"id": compile_id, **where})
-    ledger.compilation("cudagraph", {"id": compile_id})
+    ledger.post("fallback", {"id": compile_id, **where})
+    ledger.post("compilation", {"kind": "forward", "id": compile_id, **where})
+    ledger.post("compilation", {"kind": "cudagraph", "id": compile_id})
     ledger.end("dynamo")
-    ledger.error("hooks.events", f"error {number}")
+    ledger.post("error", {"where": "hooks.events", "message": f"error {number}"})
 
 
 @pytest.mark.slow

@@ -21,13 +21,13 @@ def test_a_long_evaluation_does_not_change_the_stall_limit(compiles: int) -> Non
     for _ in range(8):
         rank.wait(1)
         rank.step()
-    rank.ledger.pause_began("evaluating")
+    rank.ledger.post("pause_began", {"what": "evaluating"})
     if compiles:
         rank.ledger.begin("dynamo")
         rank.wait(compiles)
         rank.ledger.end("dynamo")
     rank.wait(1800 - compiles)
-    rank.ledger.pause_ended("evaluating")
+    rank.ledger.post("pause_ended", {"what": "evaluating"})
     for _ in range(8):
         rank.wait(1)
         rank.step()
@@ -51,12 +51,12 @@ def test_a_step_that_compiled_has_its_length_without_its_pauses() -> None:
     for _ in range(8):
         rank.wait(1)
         rank.step()
-    rank.ledger.pause_began("evaluating")
+    rank.ledger.post("pause_began", {"what": "evaluating"})
     rank.ledger.begin("dynamo")
     rank.wait(30)
     rank.ledger.end("dynamo")
     rank.wait(570)
-    rank.ledger.pause_ended("evaluating")
+    rank.ledger.post("pause_ended", {"what": "evaluating"})
     rank.wait(1)
     rank.step()
     slot = rank.slot()
@@ -74,20 +74,20 @@ def test_a_save_on_another_thread_is_a_background_save_and_not_a_pause() -> None
 
     def save() -> None:
         for _ in range(2):  # a save within a save
-            rank.ledger.pause_began("saving")
+            rank.ledger.post("pause_began", {"what": "saving"})
         rank.wait(2)
-        rank.ledger.pause_ended("saving")
+        rank.ledger.post("pause_ended", {"what": "saving"})
         rank.wait(3)
         assert rank.slot().compile.background_saving_since_ns == rank.now - 5 * SECOND
-        rank.ledger.pause_ended("saving")
+        rank.ledger.post("pause_ended", {"what": "saving"})
 
     Elsewhere(save)
     counts = rank.slot().compile
     assert (counts.background_saving_ns, counts.background_saving_since_ns) == (5 * SECOND, 0)
     assert (counts.saving_ns, counts.saving_since_ns) == (0, 0)
-    rank.ledger.pause_began("saving")
+    rank.ledger.post("pause_began", {"what": "saving"})
     rank.wait(7)
-    rank.ledger.pause_ended("saving")
+    rank.ledger.post("pause_ended", {"what": "saving"})
     counts = rank.slot().compile
     assert (counts.saving_ns, counts.background_saving_ns) == (7 * SECOND, 5 * SECOND)
 
@@ -101,12 +101,12 @@ def test_a_frameworks_report_ends_the_evaluation_that_its_eval_began(callbacks: 
     rank = Rank()
     rank.wait(1)
     rank.step()
-    rank.ledger.pause_began("evaluating", by_eval=True)
+    rank.ledger.post("pause_began", {"what": "evaluating", "by_eval": True})
     for _ in range(callbacks):
-        rank.ledger.pause_began("evaluating")
+        rank.ledger.post("pause_began", {"what": "evaluating"})
     rank.wait(3)
     for _ in range(max(1, callbacks)):
-        rank.ledger.pause_ended("evaluating")
+        rank.ledger.post("pause_ended", {"what": "evaluating"})
     counts = rank.slot().compile
     assert (counts.evaluations, counts.evaluating_since_ns) == (1, 0)
     assert counts.evaluating_ns == 3 * SECOND
@@ -118,13 +118,13 @@ def test_batches_of_an_evaluation_count_if_nothing_compiles_in_it() -> None:
     for batches, compiles in ((10, True), (4, False), (0, False), (6, False)):
         rank.wait(1)
         rank.step()
-        rank.ledger.pause_began("evaluating")
+        rank.ledger.post("pause_began", {"what": "evaluating"})
         if compiles:
             rank.ledger.begin("dynamo")
             rank.ledger.end("dynamo")
         rank.wait(1 + batches)
         hot[STEPS_INDEX["batches"]] += batches
-        rank.ledger.pause_ended("evaluating")
+        rank.ledger.post("pause_ended", {"what": "evaluating"})
         hot[STEPS_INDEX["batches"]] += 100  # of the training
     counts = rank.slot().compile
     assert counts.evaluations == 4
@@ -138,21 +138,21 @@ def test_a_save_within_an_evaluation_counts_as_saving_only(ends_in_save: bool) -
     hot = record.hot_words(rank.store.buffer)
     rank.wait(1)
     rank.step()
-    rank.ledger.pause_began("evaluating", by_eval=True)
+    rank.ledger.post("pause_began", {"what": "evaluating", "by_eval": True})
     rank.wait(3)
     hot[STEPS_INDEX["batches"]] += 3
-    rank.ledger.pause_began("saving")
+    rank.ledger.post("pause_began", {"what": "saving"})
     counts = rank.slot().compile
     assert (counts.evaluating_ns, counts.evaluating_since_ns) == (3 * SECOND, 0)
-    rank.ledger.pause_began("evaluating", by_eval=True)
+    rank.ledger.post("pause_began", {"what": "evaluating", "by_eval": True})
     rank.wait(20)
     if ends_in_save:
-        rank.ledger.pause_ended("evaluating", by_train=True)
-    rank.ledger.pause_ended("saving")
+        rank.ledger.post("pause_ended", {"what": "evaluating", "by_train": True})
+    rank.ledger.post("pause_ended", {"what": "saving"})
     if not ends_in_save:
         assert rank.slot().compile.evaluating_since_ns == rank.now
         rank.wait(2)
-        rank.ledger.pause_ended("evaluating", by_train=True)
+        rank.ledger.post("pause_ended", {"what": "evaluating", "by_train": True})
     rank.wait(1)
     rank.step()
     counts, evaluated = rank.slot().compile, 3 if ends_in_save else 5

@@ -112,9 +112,9 @@ def test_a_save_is_not_part_of_a_baseline_step() -> None:
     rank = Rank()
     rank.run_eagerly(4)
     stepped(rank, 0.05)
-    rank.ledger.pause_began("saving")
+    rank.ledger.post("pause_began", {"what": "saving"})
     rank.wait(3)
-    rank.ledger.pause_ended("saving")
+    rank.ledger.post("pause_ended", {"what": "saving"})
     stepped(rank, 0.05)
     assert rank.eager[-1] == (2, 50_000_000)
 
@@ -142,10 +142,10 @@ def test_the_agents_own_stance_is_not_reported_as_the_users() -> None:
     rank.pytorch.turned_off = "stance"
     holds = True
     rank.ledger.on_purpose(lambda: holds)
-    rank.ledger.check_disabled()
+    rank.ledger.post("disabled", {})
     assert rank.slot().compile.disabled == 0
     holds = False
-    rank.ledger.check_disabled()
+    rank.ledger.post("disabled", {})
     assert rank.slot().compile.disabled == record.DISABLED.index("stance")
 
 

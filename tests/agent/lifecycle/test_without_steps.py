@@ -78,7 +78,7 @@ def test_a_late_optimizer_ends_the_silence() -> None:
     rank = Rank(quiet=QUIET_SECONDS)
     compile_once(rank)
     rank.wait(10)
-    rank.ledger.optimizer_made()
+    rank.ledger.post("optimizer", {})
     rank.wait(50)
     assert rank.judge().state is State.WARMING
 
@@ -87,7 +87,7 @@ def test_ready_ends_the_warm_up_and_later_compilations_are_counted_separately() 
     rank = Rank(quiet=QUIET_SECONDS)
     compile_once(rank)
     rank.wait(1)
-    rank.ledger.marks.settled("ready")
+    rank.ledger.post("settled", {"by": "ready"})
     assert (rank.judge().state, rank.judge().warm_by) == (State.WARM, "ready")
     compile = rank.slot().compile
     assert (compile.warmups, compile.recompiles_after_warm) == (1, 0)
@@ -95,7 +95,9 @@ def test_ready_ends_the_warm_up_and_later_compilations_are_counted_separately() 
     rank.wait(600)
     rank.ledger.begin("dynamo")
     rank.wait(2)
-    rank.ledger.compilation("forward", {"id": "0/1", "category": "shape", "reason": "size"})
+    rank.ledger.post(
+        "compilation", {"kind": "forward", "id": "0/1", "category": "shape", "reason": "size"}
+    )
     assert rank.judge().state is State.RECOMPILING
     rank.ledger.end("dynamo")
     assert rank.slot().compile.recompiles_after_warm == 1
@@ -108,14 +110,14 @@ def test_ready_ends_the_warm_up_and_later_compilations_are_counted_separately() 
 def test_ready_twice_is_one_warm_up() -> None:
     rank = Rank(quiet=QUIET_SECONDS)
     compile_once(rank)
-    rank.ledger.marks.settled("ready")
-    rank.ledger.marks.settled("ready")
+    rank.ledger.post("settled", {"by": "ready"})
+    rank.ledger.post("settled", {"by": "ready"})
     assert rank.slot().compile.warmups == 1
 
 
 def test_ready_without_a_compilation_is_eager() -> None:
     rank = Rank(quiet=QUIET_SECONDS)
-    rank.ledger.marks.settled("ready")
+    rank.ledger.post("settled", {"by": "ready"})
     judged = rank.judge()
     assert (judged.state, judged.warm, judged.warm_by) == (State.EAGER, True, "ready")
 
@@ -126,7 +128,7 @@ def test_a_late_verdict_of_silence_changes_no_state() -> None:
     compile_once(rank)
     rank.wait(QUIET_SECONDS)
     rank.ledger.begin("dynamo")
-    rank.ledger.marks.settled("quiet", rank.now, 1)
+    rank.ledger.post("settled", {"by": "quiet", "at": rank.now, "activities": 1})
     assert rank.judge().state is State.COMPILING
     assert rank.slot().compile.warmups == 0
 
@@ -135,7 +137,7 @@ def test_steps_after_a_silence_are_warm_until_the_next_compilation() -> None:
     rank = Rank(quiet=QUIET_SECONDS)
     compile_once(rank)
     rank.wait(QUIET_SECONDS)
-    rank.ledger.marks.settled("quiet", rank.now, 1)
+    rank.ledger.post("settled", {"by": "quiet", "at": rank.now, "activities": 1})
     for _ in range(K):
         rank.wait(0.1)
         rank.step()

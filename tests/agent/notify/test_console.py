@@ -23,6 +23,7 @@ from warmwatch.shared.reasons import plain
 from warmwatch.shared.record import Slot
 
 RECOMPILE = {
+    "kind": "forward",
     "category": "shape",
     "reason": "0/0: tensor 'x' size mismatch at index 0. expected 16, actual 7",
     "seconds": 2.1,
@@ -114,20 +115,20 @@ def test_similar_steps_are_reported_exactly_and_not_by_their_bin(output: Output)
 
 
 def test_a_recompile_is_reported_with_reason_and_remedy(output: Output) -> None:
-    announcer().compiled("forward", RECOMPILE)
+    announcer().compiled(RECOMPILE)
     line = output.getvalue()
     assert "recompiled `forward` (model.py:31) in step " in line
     why = plain(f"{RECOMPILE['reason']}", "shape")
     assert f"in 2.1 s: {why}. {ADVICE['shape']}" in line
-    announcer().compiled("forward", {"name": "forward", "seconds": 9.0})  # no recompile
-    announcer().compiled("forward", {**RECOMPILE, "at_limit": True})  # reported as a fallback
+    announcer().compiled({"name": "forward", "seconds": 9.0})  # no recompile
+    announcer().compiled({**RECOMPILE, "at_limit": True})  # reported as a fallback
     assert output.getvalue() == line
 
 
 def test_many_recompiles_are_not_reported_one_by_one(output: Output) -> None:
     one = announcer()
     for _ in range(50):
-        one.compiled("forward", RECOMPILE)
+        one.compiled(RECOMPILE)
     lines = output.getvalue().splitlines()
     assert len(lines) == 20
     assert lines[-1] == "warmwatch: 20 recompiles; further ones are not reported"
@@ -147,7 +148,7 @@ def test_other_ranks_report_only_problems_and_helpers_no_message(output: Output)
     for one in (announcer(rank=3), announcer(rank=None)):
         one.warm()
         one.long(1, True)
-        one.compiled("forward", RECOMPILE)
+        one.compiled(RECOMPILE)
         one.ended(End(how="finished"))
     assert output.getvalue() == ""
     announcer(rank=3).fallback({"name": "forward"})

@@ -71,9 +71,9 @@ def test_with_gpus_steps_from_before_a_recompile_are_no_part_of_a_mean(
     rank.ledger.end("dynamo")
     steps(rank, *after)
     if pause:  # it is no step, and the steps around it are clean
-        rank.ledger.pause_began("saving")
+        rank.ledger.post("pause_began", {"what": "saving"})
         rank.wait(pause)
-        rank.ledger.pause_ended("saving")
+        rank.ledger.post("pause_ended", {"what": "saving"})
         steps(rank, *after)
     slot = rank.slot()
     slot = slot._replace(identity=slot.identity._replace(gpus=("GPU-0",)))
@@ -126,9 +126,9 @@ def test_after_a_recompile_the_steps_before_it_do_not_count() -> None:
 def test_a_pause_is_not_part_of_a_step_but_ages_earlier_steps() -> None:
     rank = warm()
     steps(rank, 20, 0.5)
-    rank.ledger.pause_began("evaluating")
+    rank.ledger.post("pause_began", {"what": "evaluating"})
     rank.wait(100)
-    rank.ledger.pause_ended("evaluating")
+    rank.ledger.post("pause_ended", {"what": "evaluating"})
     steps(rank, 3, 1)
     slot = rank.slot()
     assert slot.recent_step_ns == SECOND, "the others ended more than a minute ago"

@@ -261,11 +261,13 @@ def test_counters_add_up_across_a_users_clear() -> None:
 
 def test_recompiles_are_counted_by_category_and_apart_after_warm() -> None:
     rank = Rank()
-    rank.ledger.compilation("forward", {"id": "0/1", "category": "shape"})
+    rank.ledger.post("compilation", {"kind": "forward", "id": "0/1", "category": "shape"})
     compile_once(rank)
     run_steps(rank, 1 + K)
-    rank.ledger.compilation("forward", {"id": "0/2", "category": "shape"})
-    rank.ledger.compilation("forward", {"id": "1/0", "failure": "BackendCompilerFailed"})
+    rank.ledger.post("compilation", {"kind": "forward", "id": "0/2", "category": "shape"})
+    rank.ledger.post(
+        "compilation", {"kind": "forward", "id": "1/0", "failure": "BackendCompilerFailed"}
+    )
     compiled = rank.slot().compile
     assert compiled.recompiles_by_category[record.CATEGORIES.index("shape")] == 2
     assert (compiled.recompiles_after_warm, compiled.failures) == (1, 1)
@@ -295,7 +297,7 @@ def test_three_touched_steps_of_the_last_ten_are_thrashing() -> None:
 
 def test_a_frame_at_the_recompile_limit_remains_a_fallback() -> None:
     rank = Rank()
-    rank.ledger.fallback({"name": "forward", "limit": 8})
+    rank.ledger.post("fallback", {"name": "forward", "limit": 8})
     run_steps(rank, 50)
     assert rank.judge().conditions == ("fallback",)
     assert rank.store.notes[0][2]["steps"] == 0

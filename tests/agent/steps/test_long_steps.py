@@ -121,9 +121,9 @@ def test_the_usual_length_follows_steps_that_get_shorter() -> None:
 def test_pauses_within_the_step_are_reported() -> None:
     rank = warm()
     for what, seconds in (("saving", 20), ("saving", 18), ("evaluating", 9)):
-        rank.ledger.pause_began(what)
+        rank.ledger.post("pause_began", {"what": what})
         rank.wait(seconds)
-        rank.ledger.pause_ended(what)
+        rank.ledger.post("pause_ended", {"what": what})
     (one,) = long_steps(stepped(rank, 3))
     assert (one["seconds"], one["saving"], one["evaluating"]) == (50, 38, 9)
     (_, later) = long_steps(stepped(rank, 0.5, 41))

@@ -178,7 +178,7 @@ def test_functions_of_one_name_are_told_apart_after_a_reset(warmwatch_compiles):
     with warmwatch_compiles(fallbacks=2):
         for line in (5, 5, 9):
             of = {"id": "0/8", "name": "forward", "file": "model.py", "line": line}
-            counter().fallback({"setting": "recompile_limit", "limit": 8, **of})
+            counter().post("fallback", {"setting": "recompile_limit", "limit": 8, **of})
 
 
 def test_another_module_of_the_same_class_is_a_recompile_as_in_status(warmwatch_compiles):

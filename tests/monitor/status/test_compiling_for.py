@@ -94,14 +94,14 @@ def happen(rank: Rank, what: str) -> None:
     if what == "begin":
         rank.ledger.begin("dynamo")
     elif what == "end":
-        rank.ledger.compilation("forward", {"id": "0/0"})
+        rank.ledger.post("compilation", {"kind": "forward", "id": "0/0"})
         rank.ledger.end("dynamo")
     elif what == "step":
         rank.step()
     elif what == "evaluate":
-        rank.ledger.pause_began("evaluating")
+        rank.ledger.post("pause_began", {"what": "evaluating"})
     else:
-        rank.ledger.pause_ended("evaluating")
+        rank.ledger.post("pause_ended", {"what": "evaluating"})
 
 
 def polls(chance: random.Random, count: int) -> Iterator[tuple[float, bool, Snapshot]]:

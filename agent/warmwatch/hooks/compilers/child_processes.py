@@ -57,7 +57,8 @@ def _waiting(
             if process.returncode is not None:  # else the wait timed out, and another may follow
                 now = monotonic_ns()
                 took = now - (first_waits.pop(process) or now)
-                listener.compilation(OUTSIDE, {"name": name, "seconds": took / 1e9})
+                values = {"kind": OUTSIDE, "name": name, "seconds": took / 1e9}
+                listener.post("compilation", values)
         finally:
             listener.end(OUTSIDE)
 

@@ -37,7 +37,8 @@ class _Build:
 
     def values(self, error: BaseException | None) -> dict[str, Any] | None:
         """Journal values of the build; ``None`` if nothing was built."""
-        values = {"name": self.name, "seconds": (monotonic_ns() - self._began) / 1e9}
+        seconds = (monotonic_ns() - self._began) / 1e9
+        values = {"kind": _KIND, "name": self.name, "seconds": seconds}
         if error is not None:
             failed = isinstance(error, Exception)  # any other BaseException is an interruption
             return {**values, "failure": type(error).__name__} if failed else None
@@ -64,7 +65,7 @@ class _Reporter:
     def ends(self, build: _Build, error: BaseException | None) -> None:
         try:
             if values := build.values(error):
-                self.listener.compilation(_KIND, values)
+                self.listener.post("compilation", values)
         finally:
             self.listener.end(build.event)
 

@@ -38,11 +38,12 @@ def _exporting(
         return monotonic_ns()
 
     def ends(name: str, began: int, raised: BaseException | None) -> None:
-        values: dict[str, Any] = {"name": name, "seconds": (monotonic_ns() - began) / 1e9}
+        seconds = (monotonic_ns() - began) / 1e9
+        values: dict[str, Any] = {"kind": CUSTOM, "name": name, "seconds": seconds}
         if isinstance(raised, Exception):  # any other BaseException is an interruption
             values["failure"] = type(raised).__name__
         try:
-            listener.compilation(CUSTOM, values)
+            listener.post("compilation", values)
         finally:
             listener.end(CUSTOM)
 

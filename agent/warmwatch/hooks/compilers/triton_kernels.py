@@ -117,7 +117,8 @@ class _Reporter:
 
     def _compiled(self, making: _Making, error: BaseException | None) -> None:
         if error is None:
-            self._listener.counted(f"cache_{'misses' if making.built else 'hits'}.{_KIND}")
+            counter = f"cache_{'misses' if making.built else 'hits'}.{_KIND}"
+            self._listener.post("counted", {"counter": counter})
             making.verdicts.append(not making.built)
         if self._thread.tunings:  # the autotuner skips a configuration that does not compile
             self._thread.tunings[-1].verdicts += making.verdicts
@@ -162,20 +163,21 @@ class _Reporter:
     def _begin(self, event: str, making: _Making) -> None:
         self._listener.begin(event, making.of)
         if making.why is not None:
-            self._listener.recompile(*making.why, making.of)
+            reason, category = making.why
+            values = {"reason": reason, "category": category, **making.of}
+            self._listener.post("recompile", values)
 
     def _report(self, making: _Making, error: BaseException | None) -> None:
         if not isinstance(error, Exception | None):
             return  # an interruption is neither a compilation nor a failure
         values = {**making.of, "seconds": (monotonic_ns() - making.began) / 1e9}
-        del values["kind"]
         if making.verdicts:
             values["cache"] = "hit" if all(making.verdicts) else "miss"
         if making.why is not None:
             values["reason"], values["category"] = making.why
         if error is not None:
             values["failure"] = type(error).__name__
-        self._listener.compilation(_KIND, values)
+        self._listener.post("compilation", values)
 
 
 def install(listener: Listener) -> Installed:

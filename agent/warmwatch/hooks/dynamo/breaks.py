@@ -1,4 +1,4 @@
-"""Graph breaks by reason: those that PyTorch counts, and those that it does not.
+"""Dynamo's counters, and graph breaks by reason, also those that PyTorch does not count.
 
 ``counters["graph_break"]`` lacks three kinds (torch 2.6 to 2.15), after which code is eager too:
 
@@ -48,7 +48,23 @@ class Breaks:
         self._raised, self._group = self._first(_RAISED), counters.get(_RAISED)
         self._uncounted: Bounded[str, int] = Bounded(MOST_BREAKS)
         self._left: Bounded[str, dict[str, Any]] = Bounded(MOST_BREAKS)
-        self.uncounted = 0
+        self._number_uncounted = 0
+
+    def counters(self) -> dict[str, int]:
+        """Dynamo's cumulative counters, by the slot's counter names. ``get`` creates no key."""
+        counters = self._counters
+        none: Mapping[str, int] = {}
+        inductor, autograd = counters.get("inductor", none), counters.get("aot_autograd", none)
+        breaks = sum(counters.get(_COUNTED, none).values()) + self._number_uncounted
+        return {
+            "graphs": counters.get("stats", none).get("unique_graphs", 0),
+            "graph_breaks": breaks,
+            "cudagraph_skips": inductor.get("cudagraph_skips", 0),
+            "cache_hits.inductor_fx": inductor.get("fxgraph_cache_hit", 0),
+            "cache_misses.inductor_fx": inductor.get("fxgraph_cache_miss", 0),
+            "cache_hits.aot_autograd": autograd.get("autograd_cache_hit", 0),
+            "cache_misses.aot_autograd": autograd.get("autograd_cache_miss", 0),
+        }
 
     def by_reason(self) -> dict[str, int]:
         """The count of breaks by reason, of the first reasons.
@@ -119,7 +135,7 @@ class Breaks:
         )
 
     def _count(self, reason: str) -> None:
-        self.uncounted += 1
+        self._number_uncounted += 1
         self._uncounted[reason] = self._uncounted.get(reason, 0) + 1
 
     def _raised_meanwhile(self) -> str | None:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from warmwatch.hooks.dynamo.breaks import Breaks
-from warmwatch.hooks.dynamo.events import read_counters
 from warmwatch.hooks.dynamo.recompile_reasons import category_of
 from warmwatch.hooks.points import (
     HookPointAbsentError,
@@ -129,7 +128,7 @@ def install(listener: Listener) -> Installed:
 
     def report_compilation(metrics: Any) -> None:
         lacking.update(missing_counters(counters, metrics))
-        listener.compilation(kind_of(metrics), entry(metrics))
+        listener.post("compilation", {"kind": kind_of(metrics), **entry(metrics)})
 
     def log_compilation(metrics: Any, *args: Any, **kwargs: Any) -> Any:
         if replaced.listening:
@@ -147,7 +146,7 @@ def install(listener: Listener) -> Installed:
     return Installed(
         uninstall=replaced.undo,
         lacks=lacks,
-        counters=lambda: read_counters(counters, breaks.uncounted),
+        counters=breaks.counters,
         graph_breaks=breaks.by_reason,
         break_place=breaks.place,
     )

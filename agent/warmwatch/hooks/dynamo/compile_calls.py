@@ -100,7 +100,7 @@ def install(listener: Listener) -> Installed:
         compiled_there(compiled, caller)
         if not kwargs.get("disable") and is_by_user(caller):
             way = {**way_of(args, kwargs), **methods_of(compiled, caller), **library_of(caller)}
-            listener.compile_called(way, trains=trains(compiled))
+            listener.post("wrapped", {**way, "trains": trains(compiled)})
 
     def optimize(*args: Any, **kwargs: Any) -> Any:
         if replaced.listening:

@@ -75,7 +75,7 @@ def install(listener: Listener) -> Installed:
         before = original(*args, **kwargs)
         if replaced.listening:
             quietly("hooks.disabled", calls.stance_set)
-            quietly("hooks.disabled", listener.check_disabled)
+            quietly("hooks.disabled", listener.post, "disabled", {})
         return before
 
     def uninstall() -> None:
@@ -185,7 +185,7 @@ def _skipped(listener: Listener, setting: str, decides: FrameType) -> None:
     code = getattr(frame, "f_code", None)
     if entry and code is not None:
         where = place(code.co_name, code.co_filename, code.co_firstlineno)
-        listener.fallback({"setting": setting, **where})
+        listener.post("fallback", {"setting": setting, **where})
 
 
 def present() -> str:

@@ -1,4 +1,4 @@
-"""Begin and end of every compile event, Dynamo's counters, and the function that it compiles.
+"""Begin and end of every compile event, and the function that it compiles.
 
 PyTorch calls ``ChromiumEventLogger.log_event_start`` and ``log_event_end`` for each event, also for
 autotuning and recording at run time (torch 2.6 and later). The methods are wrapped on the class.
@@ -63,7 +63,7 @@ def install(listener: Listener) -> Installed:
         unfused = target.pop("unfused", None)
         listener.begin(event, target)
         if unfused is not None:
-            listener.fallback({"setting": fallbacks.FLEX, **unfused})
+            listener.post("fallback", {"setting": fallbacks.FLEX, **unfused})
 
     def end(event: str) -> None:
         if ends.count > starts.count:
@@ -214,24 +214,6 @@ def install_callbacks(listener: Listener) -> Installed:
 def _event(args: tuple[Any, ...]) -> str:
     trigger = getattr(getattr(args[0], "callback_trigger", None), "name", "") if args else ""
     return _PREFIX + _EVENTS.get(trigger, "")
-
-
-def read_counters(counters: Mapping[str, Mapping[str, int]], breaks: int) -> dict[str, int]:
-    """Dynamo's cumulative counters, by the slot's counter names. ``get`` creates no key.
-
-    ``breaks``: the number of graph breaks that it does not count, see ``breaks.py``.
-    """
-    none: Mapping[str, int] = {}
-    inductor, autograd = counters.get("inductor", none), counters.get("aot_autograd", none)
-    return {
-        "graphs": counters.get("stats", none).get("unique_graphs", 0),
-        "graph_breaks": sum(counters.get("graph_break", none).values()) + breaks,
-        "cudagraph_skips": inductor.get("cudagraph_skips", 0),
-        "cache_hits.inductor_fx": inductor.get("fxgraph_cache_hit", 0),
-        "cache_misses.inductor_fx": inductor.get("fxgraph_cache_miss", 0),
-        "cache_hits.aot_autograd": autograd.get("autograd_cache_hit", 0),
-        "cache_misses.aot_autograd": autograd.get("autograd_cache_miss", 0),
-    }
 
 
 EVENT = "dynamo"
@@ -409,7 +391,7 @@ _latest: Bounded[int, tuple[Any, dict[str, Any]]] = Bounded(MOST_THREADS)
 _PLACE = ("name", "file", "line")  # PyTorch's own name is that of the code object
 _CIRCUMSTANCES = (*_PLACE, "caller", "dynamic", "again", "class", "anew")
 _TARGET = (*_PLACE, "code", "caller")
-_OF_REASON = ("last_batch", "parameter")
+_OF_REASON = ("reason", "category", "last_batch", "parameter")
 
 
 class Compiling:
@@ -444,13 +426,9 @@ class Compiling:
         """
         return self._targets.get(compile_id, {}).get("code")
 
-    def recompile(
-        self, thread: int, reason: str, category: str, where: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """``thread`` compiles something again now. Returns why: also what of ``where`` says so."""
-        of_reason = {key: where[key] for key in _OF_REASON if key in where}
-        self._reasons[thread] = why = {"reason": reason, "category": category, **of_reason}
-        return why
+    def recompile(self, thread: int, values: Mapping[str, Any]) -> None:
+        """``thread`` compiles something again now; ``values``: of its fact."""
+        self._reasons[thread] = {key: values[key] for key in _OF_REASON if key in values}
 
     def refused(self, thread: int) -> dict[str, Any]:
         """Why ``thread`` cannot use what is compiled, at the recompile limit: ``reason``,

@@ -93,7 +93,8 @@ def install(listener: Listener) -> Installed:
             hit.set(code, True)
         where = {key: value for key, value in being_compiled().items() if key not in _UNUSED}
         call = refused_call(code, arguments_being_compiled())
-        listener.fallback({"setting": setting, **of_thread(setting), **where, **call, **isolates})
+        values = {"setting": setting, **of_thread(setting), **where, **call, **isolates}
+        listener.post("fallback", values)
 
     @functools.wraps(original)
     def decide(*args: Any, **kwargs: Any) -> Any:

@@ -102,7 +102,7 @@ class _FirstCalls:
         of_inductor = str(caller.f_globals.get("__name__")).startswith(_OF_INDUCTOR)
         if self._listening and not (kind == "cudagraph" and of_inductor):
             self._found.add(kind)
-            self._listener.precompiled(kind)
+            self._listener.post("precompiled", {"kind": kind})
 
     def remove(self) -> None:
         self._listening = False

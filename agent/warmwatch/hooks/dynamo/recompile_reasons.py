@@ -61,9 +61,10 @@ def install(listener: Listener) -> Installed:
             values = getattr(frame, "f_locals", {})
             reason = _named_backend(_named_constants(_named_cells(reason, values)))
             category = NEW_INSTANCE if cause.is_instance else category_of(reason)
-            where = {**_where(frame), **_last_batch(reason, category)}
             changed = {name: values[name] for name in cause.rejected if name in values}
-            listener.recompile(reason, category, {**where, **_parameter(reason, category, changed)})
+            why = {**_last_batch(reason, category), **_parameter(reason, category, changed)}
+            fact = {"reason": reason, "category": category, **_where(frame), **why}
+            listener.post("recompile", fact)
 
     def reasons_of(*args: Any, **kwargs: Any) -> Any:
         reasons = original(*args, **kwargs)

@@ -58,8 +58,10 @@ class _Reporter:
         self._thread.total = 0
 
     def _report(self) -> None:
-        if self._thread.total:
-            self._listener.progress("choices", self._thread.done, self._thread.total)
+        done, total = self._thread.done, self._thread.total
+        if total:
+            values = {"subject": "choices", "done": done, "total": total}
+            self._listener.post("progress", values)
 
 
 def install(listener: Listener) -> Installed:

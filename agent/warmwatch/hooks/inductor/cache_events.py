@@ -41,7 +41,7 @@ def _report_lookup(listener: Listener, args: tuple[Any, ...], kwargs: Mapping[st
     metadata = args[2] if len(args) > 2 else kwargs.get("metadata")
     cache, verdict = cache_and_verdict_of(event)
     if cache and isinstance(metadata, dict):
-        listener.cache_lookup(cache, verdict, values_of(metadata))
+        listener.post("cache", {"cache": cache, "verdict": verdict, **values_of(metadata)})
 
 
 def cache_and_verdict_of(event: str) -> tuple[str, str]:
@@ -59,6 +59,6 @@ def values_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": str(compile_id) if compile_id not in (None, "None") else None,
         "key": key[:_KEY] if isinstance(key, str) else None,
-        "reason": metadata.get("cache_bypass_reason"),
+        "reason": metadata.get("cache_bypass_reason") or None,
         "lines": lines if isinstance(lines, list) else [],
     }

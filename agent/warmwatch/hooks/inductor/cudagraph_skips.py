@@ -48,7 +48,7 @@ def install(listener: Listener) -> Installed:
     def report_skip(args: tuple[Any, ...], kwargs: Mapping[str, Any], returned: bool) -> None:
         if listening and not (returned and is_recorded(utils)):
             message = str(args[0] if args else kwargs["msg"])
-            listener.cudagraph_skipped(message, place_in(message))
+            listener.post("cudagraph_skip", {"reason": message, **place_in(message)})
 
     def put() -> None:
         """Replace it once: a later import by name gets the wrapper."""

@@ -290,7 +290,7 @@ class GraphCalls:
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Counted:
         module = args[0] if args else kwargs["gm"]
         counted = operations(module.graph, self._formulas)
-        self._listener.graph_counted(counted.flops, counted.excluded)
+        self._listener.post("graph", {"flops": counted.flops, "excluded": counted.excluded})
         return counted
 
     def after(self, compiled: Any, counted: Counted) -> None:

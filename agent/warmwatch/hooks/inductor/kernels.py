@@ -64,7 +64,7 @@ def _reporting(original: Any, listener: Listener, disable: Callable[[Any], Any])
         if ReportingBar.listening:
             total = int(bar._warmwatch[1])
             bar._warmwatch = done, total
-            listener.progress("kernels", done, total)
+            listener.post("progress", {"subject": "kernels", "done": done, "total": total})
 
     class ReportingBar(original):  # type: ignore[misc]
         listening = True

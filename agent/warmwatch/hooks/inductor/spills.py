@@ -26,6 +26,7 @@ _MODULE, _KERNELS = "torch._inductor.async_compile", "torch._inductor.runtime.tr
 _CLASS, _WAIT = "AsyncCompile", "wait"
 _KERNEL, _BENCHMARK = "CachingAutotuner", "benchmark_all_configs"
 _MOST_KERNELS = 10_000
+_LONGEST_NAME = 200
 _TUNED_FURTHER = ("coordinate_descent_tuning", "combo_tuning_groups")
 
 
@@ -59,7 +60,10 @@ class Spills:
     def _report(self, name: str, launcher: Any, seconds: float | None) -> None:
         registers = getattr(launcher, "n_spills", None)
         if isinstance(registers, int) and registers > 0:
-            self._listener.spilled(name, registers, seconds)
+            values: dict[str, Any] = {"kernel": name[:_LONGEST_NAME], "registers": registers}
+            if seconds is not None:
+                values["seconds"] = round(seconds, 9)
+            self._listener.post("spill", values)
 
 
 def install(listener: Listener) -> Installed:

@@ -47,7 +47,7 @@ def install(listener: Listener) -> Installed:
         nonlocal thread
         if get_ident() == thread:
             thread = 0
-            listener.evaluation_ended()
+            listener.post("pause_ended", {"what": "evaluating", "by_train": True})
 
     @functools.wraps(original_train)
     def train(model: Any, mode: bool = True) -> Any:

@@ -13,7 +13,7 @@ from warmwatch._guard import quietly
 from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
 from warmwatch.shared.loaded import loaded
 
-_KIND = "between_cells"
+_PAUSE = {"what": "between_cells"}
 
 
 def install(listener: Listener) -> Installed:
@@ -58,9 +58,9 @@ class _Cells:
         self._end_waiting()
         if not self._running:
             self._waits = True
-            quietly("hooks.cells", self._listener.pause_began, _KIND)
+            quietly("hooks.cells", self._listener.post, "pause_began", _PAUSE)
 
     def _end_waiting(self) -> None:
         if self._waits:
             self._waits = False
-            quietly("hooks.cells", self._listener.pause_ended, _KIND)
+            quietly("hooks.cells", self._listener.post, "pause_ended", _PAUSE)

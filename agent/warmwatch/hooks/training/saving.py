@@ -55,8 +55,8 @@ class _Saves:
     """The wrapped functions, and how to restore each."""
 
     def __init__(self, listener: Listener) -> None:
-        self._began = functools.partial(listener.pause_began, "saving")
-        self._ended = functools.partial(listener.pause_ended, "saving")
+        self._began = functools.partial(listener.post, "pause_began", {"what": "saving"})
+        self._ended = functools.partial(listener.post, "pause_ended", {"what": "saving"})
         self._wrapped: set[tuple[int, str]] = set()
         self.replaced = Replaced()
 
