@@ -110,7 +110,7 @@ class PublishedSteps(Struct, frozen=True, kw_only=True):
     last: Seconds | None = None
     """Length of the last step."""
     last_second: Seconds | None = None
-    """Mean length of the clean steps of about the last second, or of the last steps if they are
+    """Mean length of the clean steps of about the last second, or of the last two if they are
     longer: what charts show over time. Null if something compiled in all of them, and from
     Prometheus.
     """

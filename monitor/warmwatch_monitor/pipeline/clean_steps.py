@@ -154,12 +154,15 @@ class LastSecond(Struct, frozen=True):
     """The mean clean step between two polls that are about a second apart.
 
     ``at_ns``: the last step at the later one. ``clean``: all clean steps up to it.
-    ``mean_seconds``: ``None`` if no step between the two was clean.
+    ``mean_seconds``: ``None`` if no step between the two was clean. Of steps of over a second it is
+    the mean of two, so that a loop with two lengths has one. ``only_seconds``: the length of the
+    only one between the two.
     """
 
     at_ns: int
     clean: Lengths
     mean_seconds: float | None
+    only_seconds: float | None = None
 
     @classmethod
     def follow(cls, last: LastSecond | None, slot: Slot, clean: Lengths) -> LastSecond:
@@ -172,7 +175,10 @@ class LastSecond(Struct, frozen=True):
             return last
         count = (clean.count or 0) - (last.clean.count or 0)
         seconds = (clean.sum_seconds or 0.0) - (last.clean.sum_seconds or 0.0)
-        return cls(at_ns, clean, seconds / count if count > 0 else None)
+        if count != 1:
+            return cls(at_ns, clean, seconds / count if count > 0 else None)
+        before = seconds if last.only_seconds is None else last.only_seconds
+        return cls(at_ns, clean, (before + seconds) / 2, seconds)
 
 
 _WINDOW_NS = 20 * 10**9

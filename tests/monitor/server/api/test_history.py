@@ -76,6 +76,17 @@ def test_each_second_has_the_speed_of_the_headline_and_a_long_step_stands_out() 
     assert rank["step_seconds"][-1] == pytest.approx(0.0175, rel=0.05)
 
 
+def test_steps_of_two_lengths_over_a_second_have_the_speed_of_the_headline() -> None:
+    history, record = History(), b.GrowingRecord()
+    for step in range(30):
+        record.mark(1.2 if step % 2 else 3.0)
+        history.take(at(int(record.now), b.view(record.slot())))
+    (rank,) = columns(history)["ranks"]
+    values = [value for value in rank["step_seconds"][-20:] if value is not None]
+    assert values == pytest.approx([2.1] * len(values))
+    assert len(values) > 5
+
+
 def test_the_seconds_remain_in_order_after_the_clock_was_set_back() -> None:
     before, after = at(0, stepped(10)), at(1, stepped(12))
     set_back = replace(at(2, stepped(14)), epoch=b.EPOCH - 3600)
