@@ -58,6 +58,7 @@ def test_a_hang_pages_once_and_until_it_ends_whatever_scrapes_are_lost(
 
 LOST = [(0.0, "warm"), (300.0, "lost")]
 ABORTED = {"end": "failed", "signal": "SIGABRT"}
+RAISED = {"end": "failed", "exception": "RuntimeError", "exit_code": "1"}
 
 
 def test_a_daemon_that_is_down_for_minutes_repeats_no_alert_of_a_run() -> None:
@@ -83,14 +84,13 @@ def test_a_daemon_that_is_down_for_minutes_repeats_no_alert_of_a_run() -> None:
         "WarmwatchStalledLong": {"gpt2": about(15.25, 40), "hangs-later": about(27.25, 40)},
         "WarmwatchRunFailed": {"aborted": about(6.25, 40), "large": about(6.25, 40)},
         "WarmwatchRunEnded": {"cancelled": about(6.25, 40)},
-        "WarmwatchRankLost": {"one-lost": about(6.25, 40)},
+        "WarmwatchRankLost": {"one-lost": about(5.75, 40)},
         "WarmwatchLongCompile": {"compiles": about(5.25, 40)},
         "WarmwatchDaemonDown": {"": about(19.25, 26.75)},
     }
     text = world.texts("WarmwatchLongCompile", 25)
     assert text["first_rank"] == (
-        "rank 0 on node-a: compiling (all ranks: 1 compiling), as last seen: no daemon of it "
-        "answers now"
+        "rank 0 on node-a: compiling (all ranks: 1 compiling), as last seen: no daemon shows it now"
     )
     assert text["command"] == "on node-a: warmwatch stacks 'compiles'"
 
@@ -201,7 +201,7 @@ def test_a_lost_rank_is_one_page_and_the_end_of_its_run_the_next_line_of_the_sam
     daemon.rank(states=states, end=ABORTED, world_size=2)
     alerts = world.alerts
     assert alerts.keys() == {"WarmwatchRankLost", "WarmwatchRunFailed"}
-    assert alerts["WarmwatchRankLost"] == [about(6.25, 16.5)]
+    assert alerts["WarmwatchRankLost"] == [about(5.75, 16.5)]
     assert alerts["WarmwatchRunFailed"] == [about(17.75, 25)]
     text = world.texts("WarmwatchRankLost", 15)
     assert text["summary"] == "gpt2 lost 1 rank while others live"
@@ -349,3 +349,58 @@ def test_a_hang_of_a_run_with_ranks_that_no_host_shows_names_their_number() -> N
         "1 of its ranks are on no host that reports"
         in (world.texts("WarmwatchStalledLong", 20)["description"])
     )
+
+
+def test_a_rank_that_hung_is_named_before_those_that_waited_for_it_until_their_timeout() -> None:
+    """And it is a page before that, while it can still be examined."""
+    world = World(20)
+    first, second = world.daemon(), world.daemon("b")
+    hangs = [(0.0, "warm"), (300.0, "stalled")]
+    second.rank(rank=1, states=hangs, world_size=2, timeout=600)
+    first.rank(states=[*hangs, (840, "failed")], end=RAISED, world_size=2, timeout=600)
+    assert world.alerts == {
+        "WarmwatchStalled": [about(7, 14)],
+        "WarmwatchStalledLong": [about(10.25, 14)],
+        "WarmwatchRankLost": [about(14.75, 20)],
+    }
+    text = world.texts("WarmwatchRankLost", 18)
+    assert text["first_rank"].startswith("rank 1 on node-b: stalled, no step for ")
+    assert "The rank that is named first lives, and had stalled before" in text["description"]
+    assert text["command"] == "on node-b: warmwatch stacks 'gpt2'"
+
+
+def test_ranks_that_wait_for_one_that_saves_on_another_host_have_not_stalled() -> None:
+    """Until that one has stalled as well; then it is the one to look at."""
+    world = World(25)
+    waits = [(0.0, "warm"), (360.0, "stalled")]
+    world.daemon().rank(states=waits, world_size=2)
+    other = world.daemon("b")
+    other.rank(rank=1, states=[(0, "warm"), (900, "stalled")], world_size=2)
+    other.add(
+        "warmwatch_checkpoint_start_timestamp_seconds",
+        lambda at: 300 if at >= 300 else None,
+        run="gpt2",
+        rank="1",
+    )
+    alerts = world.alerts
+    assert alerts.keys() == {"WarmwatchStalled", "WarmwatchStalledLong"}
+    assert alerts["WarmwatchStalled"] == [about(15.25, 25)]
+    assert re.fullmatch(
+        r"rank 1 on node-b: stalled, no step for 6m 0s, saves or evaluates for 1[45]m \d+s "
+        r"\(all ranks: 2 stalled\)",
+        world.texts("WarmwatchStalled", 20)["first_rank"],
+    )
+
+
+@pytest.mark.parametrize("again", [390.0, 480.0], ids=["soon", "late"])
+def test_ranks_that_attach_one_after_another_are_no_lost_ranks(again: float) -> None:
+    """A job that starts again; one that never comes is."""
+    world = World(12)
+    end = {"end": "lost", "signal": "SIGTERM"}
+    for rank, daemon in enumerate((world.daemon(), world.daemon("b"))):
+        daemon.rank(rank=rank, states=[(0, "warm"), (300, "lost")], end=end, world_size=2)
+    world.daemon("c").rank(rank=0, states=[(320, "starting"), (480, "warm")], attached=320)
+    if again < 400:
+        world.daemon("d").rank(rank=1, states=[(again, "starting"), (480, "warm")], attached=again)
+    lost = world.alerts.get("WarmwatchRankLost", [])
+    assert lost == ([] if again < 400 else [about(7.5, 12)])

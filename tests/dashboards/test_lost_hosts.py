@@ -30,7 +30,7 @@ def test_a_host_that_dies_with_its_ranks_is_one_page_that_names_it() -> None:
     for name, labels, times in world.history():
         fired.setdefault(name, {})[labels.get("run", "")] = times
     assert fired == {
-        "WarmwatchHostLost": {"raised": [about(7, 30)], "aborted": [about(8.75, 30)]},
+        "WarmwatchHostLost": {"raised": [about(5.6, 30)], "aborted": [about(8.75, 30)]},
         "WarmwatchDaemonDown": {"": [about(7, 30)]},
     }
     ((_, text),) = [
@@ -39,14 +39,60 @@ def test_a_host_that_dies_with_its_ranks_is_one_page_that_names_it() -> None:
         if alert[0]["run"] == "raised"
     ]
     assert text["summary"] == "raised stands still: a host with 1 of its ranks does not answer"
-    assert "Prometheus has not reached node-gone for 2 minutes" in text["description"]
+    assert "Prometheus has not reached node-gone for 30 seconds" in text["description"]
+    assert "The host is down or cut off, and its ranks with it, or only" in text["description"]
     assert text["first_rank"] == (
         "rank 1 on node-other: failed, RuntimeError, exit code 1 (all ranks: 1 failed); "
-        "1 more, when last seen, on node-gone, which does not answer"
+        "1 more, when last seen, on node-gone, which shows none now"
     )
     assert text["command"] == "ping -c 3 node-gone"
     down = world.texts("WarmwatchDaemonDown", 10)["description"]
     assert "it had ranks of aborted (1), raised (1)." in down
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (1, "Another target on it answers Prometheus: the host is up, and its daemon does not"),
+        (0, "No other target on it answers Prometheus: the host is down or cut off"),
+    ],
+)
+def test_a_host_that_dies_while_the_others_wait_is_a_page_before_they_stall(
+    other: int, words: str
+) -> None:
+    """And what else answers there tells a dead host from a dead daemon."""
+    world = World(15)
+    gone = world.daemon("gone:10464", down=lambda at: at >= DEAD)
+    exporter = {"instance": "gone:9100", "job": "node"}
+    world.add("up", lambda at: float(at < DEAD or other), **exporter)
+    world.daemon("other:10464").rank(
+        rank=1,
+        states=[(0, "warm"), (360, "stalled")],
+        conditions={"silent": (315, 9999)},
+        quiet_since=DEAD,
+        world_size=2,
+    )
+    gone.rank(world_size=2)
+    assert world.alerts == {
+        "WarmwatchHostLost": [about(5.6, 15)],
+        "WarmwatchDaemonDown": [about(7, 15)],
+    }
+    for at in (6, 14):
+        assert words in world.texts("WarmwatchHostLost", at)["description"]
+    assert world.texts("WarmwatchHostLost", 6)["first_rank"].endswith(
+        "; 1 of them on node-gone:10464, which does not answer"
+    )
+
+
+def test_a_daemon_that_restarts_while_a_run_pauses_is_no_lost_host() -> None:
+    """A pause of less than 20 s, or a host that is back within 30 s."""
+    world = World(15)
+    for name, down in (("short", (300, 315)), ("long", (600, 660))):
+        world.daemon(name, down=lambda at, d=down: d[0] <= at <= d[1]).rank(name, world_size=2)
+    other = world.daemon("other")
+    other.rank("short", 1, conditions={"silent": (270, 360)}, quiet_since=260, world_size=2)
+    other.rank("long", 1, conditions={"silent": (650, 665)}, quiet_since=645, world_size=2)
+    assert world.alerts == {}
 
 
 def test_a_daemon_that_is_down_is_the_cause_of_nothing() -> None:
@@ -66,11 +112,11 @@ def test_a_daemon_that_is_down_is_the_cause_of_nothing() -> None:
         "WarmwatchDaemonDown": {"": [about(7, 24.75)]},
         # rank 0 of it lives, as is seen when its daemon answers again
         "WarmwatchRunFailed": {"raises": [about(16.25, 25)]},
-        "WarmwatchRankLost": {"raises": [about(25, 30)], "raised-before": [about(4.25, 30)]},
+        "WarmwatchRankLost": {"raises": [about(25, 30)], "raised-before": [about(3.75, 30)]},
     }
     text = world.texts("WarmwatchRunFailed", 20)
     assert text["first_rank"].endswith(
-        "; 1 more, when last seen, on node-down, which does not answer"
+        "; 1 more, when last seen, on node-down, which shows none now"
     )
     assert text["description"].startswith("No rank is seen to live; the last ended")
 
@@ -91,7 +137,7 @@ def test_a_host_whose_last_answer_had_its_ranks_ended_pages_no_living_ones() -> 
     assert fired == {
         "WarmwatchDaemonDown": {"": [about(7, 20)]},
         # its other rank lives on a host that answers, and waits
-        "WarmwatchRankLost": {"elsewhere": [about(6.25, 20)]},
+        "WarmwatchRankLost": {"elsewhere": [about(5.75, 20)]},
     }
     assert world.texts("WarmwatchRankLost", 15)["first_rank"].startswith(
         "rank 0 on node-gone: lost"
@@ -108,7 +154,7 @@ def test_a_host_that_was_replaced_is_not_named_any_more() -> None:
     for rank in (0, 1):
         states = [(600.0, "starting"), (660.0, "warm"), (1200.0, "stalled")]
         new.rank(rank=rank, states=states, attached=600, world_size=2)
-    assert world.alerts["WarmwatchHostLost"] == [about(7, 10)]
+    assert world.alerts["WarmwatchHostLost"] == [about(5.6, 10)]
     assert world.alerts.keys() == {
         "WarmwatchHostLost",
         "WarmwatchDaemonDown",
@@ -197,3 +243,30 @@ def test_warnings_on_recompiles_and_speed_outlive_a_daemon_that_is_down() -> Non
     for name, runs in fired.items():
         assert runs["lasts"][1] == 40, name
         assert runs["over"][1] == pytest.approx(27, abs=0.5), name
+
+
+def test_a_run_whose_records_cannot_be_read_keeps_its_alerts_and_gets_no_other() -> None:
+    """Its daemon answers, and shows none of it."""
+    world = World(40)
+    unreadable = lambda at: 900 <= at < 1620  # noqa: E731
+    daemon, other = world.daemon(unread=unreadable), world.daemon("other")
+    daemon.rank("failed", states=[(0, "warm"), (300, "failed")], end=RAISED)
+    daemon.rank("stalls", states=[(0, "warm"), (300, "stalled")])
+    daemon.rank("lost", states=[(0, "warm"), (300, "lost")], end={"end": "lost"}, world_size=2)
+    daemon.rank("lost", 1, world_size=2)
+    daemon.rank("steps", world_size=2)
+    other.rank("steps", 1, world_size=2)
+    daemon.rank("raises", world_size=2)
+    other.rank("raises", 1, [(0, "warm"), (1200, "failed")], end=RAISED, world_size=2)
+    fired: dict[str, dict[str, Any]] = {}
+    for name, labels, times in world.history():
+        fired.setdefault(name, {})[labels.get("run", "")] = times
+    assert fired == {
+        "WarmwatchRunFailed": {"failed": [about(6.25, 40)], "raises": [about(21.25, 27)]},
+        "WarmwatchStalled": {"stalls": [about(7, 40)]},
+        "WarmwatchStalledLong": {"stalls": [about(15.25, 40)]},
+        "WarmwatchRankLost": {"lost": [about(5.75, 40)], "raises": [about(27, 40)]},
+        "WarmwatchSourceDown": {"": [about(17, 26.75)]},
+    }
+    text = world.texts("WarmwatchRunFailed", 18)
+    assert text["first_rank"].endswith("as last seen: no daemon shows it now")

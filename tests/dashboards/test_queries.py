@@ -321,14 +321,16 @@ def test_rules_and_variables_keep_clusters_and_nodes_apart(many_nodes: str) -> N
         if rule["type"] == "recording" and rule["name"] != "warmwatch:settings"
     }
     # of runs that are over, stall, are slower, compile for long, or wait for a rank without having
-    # lost one; of GPUs with errors; of daemons that do not answer
+    # lost one; of ranks that save; of GPUs with errors; of daemons that do not answer
     rare = {"run:warmwatch_failed:max", "run:warmwatch_stalled_seconds:max"}
     rare |= {f"run:warmwatch_end_seconds:{name}" for name in ("age", "spread")}
     rare |= {f"run:warmwatch_{name}_seconds:max" for name in ("compile_wait", "long_compile")}
     rare |= {"gpu:warmwatch_errors:sum"}
     rare |= {f"run:warmwatch_{name}:max" for name in ("down", "slower_ratio")}
     rare |= {f"run:warmwatch_ranks_{name}:count" for name in ("lost", "gone", "unseen")}
-    rare |= {"instance:warmwatch_up:lost", "rank:warmwatch_unseen_seconds:age"}
+    rare |= {f"instance:warmwatch_{name}" for name in ("ranks:unseen", "up:silent", "other_up:max")}
+    rare |= {"rank:warmwatch_unseen_seconds:age", "rank:warmwatch_silent:max"}
+    rare |= {"rank:warmwatch_pause_seconds:age"}
     rare |= {"run_condition:warmwatch_ranks:count"}
 
     def incomplete() -> set[str]:

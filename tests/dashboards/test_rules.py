@@ -74,7 +74,7 @@ def everything() -> World:
     one.rank("lost", states=[(0, "warm"), (60, "failed")], end=raised)
     two.rank("lost", 1)
     unseen: dict[str, Any] = {"end": {"end": "lost"}, "is_end_known": lambda _: False}
-    one.rank("unknown-end", states=[(0, "warm"), (60, "lost")], **unseen)
+    one.rank("unknown-end", states=[(8, "warm"), (60, "lost")], **unseen)
     two.rank("unknown-end", 1)
     one.rank("moved", states=[(0, "warm"), (60, "lost")])
     two.rank("moved", states=[(90, "warm")], attached=90)
@@ -159,8 +159,8 @@ FIRE: dict[str, dict[str, tuple[float, float]]] = {
     "WarmwatchSlower": {"slower": (10.0, 20.0)},
     "WarmwatchStalled": {"o'stalled & co": (3.25, 20.0)},
     "WarmwatchStalledLong": {"o'stalled & co": (11.5, 20.0)},
-    "WarmwatchRankLost": {"unknown-end": (1.5, 20.0), "lost": (2.5, 20.0)},
-    "WarmwatchHostLost": {"host-lost": (4.0, 20.0)},
+    "WarmwatchRankLost": {"unknown-end": (1.0, 20.0), "lost": (2.0, 20.0)},
+    "WarmwatchHostLost": {"host-lost": (2.75, 20.0)},
     "WarmwatchRunFailed": {"large": (3.0, 20.0), "raised": (3.0, 20.0), "apart": (4.0, 20.0)},
     "WarmwatchRunEnded": {"ended-sometime": (1.5, 20.0), "cancelled": (3.0, 20.0)},
     "WarmwatchCompileSkew": {"waits-little": (1.75, 20.0), "waits": (7.5, 20.0)},

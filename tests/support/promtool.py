@@ -150,7 +150,8 @@ class Daemon:
 
     Attributes:
         place: the labels of ``warmwatch_daemon_info``. clock: how far it is ahead, by the time.
-        down: when a scrape of it fails. target: when it is a target of Prometheus at all.
+        down: when a scrape of it fails. unread: when it cannot read its records.
+        target: when it is a target of Prometheus at all.
     """
 
     def __init__(
@@ -163,6 +164,7 @@ class Daemon:
         clock: Callable[[float], float] = lambda _: 0.0,
         lag: float = 0.0,
         down: Callable[[float], bool] = lambda _: False,
+        unread: Callable[[float], bool] = lambda _: False,
         target: Callable[[float], bool] = lambda _: True,
         directory: str = "",
         job: str = "warmwatch",
@@ -171,12 +173,14 @@ class Daemon:
         self._target = {"instance": instance, "job": job}
         self.host = host or f"node-{instance}"
         self._gone = lambda at: down(at) or not target(at)
+        self._unread = unread
         world.add("up", lambda at: float(not down(at)), lambda at: not target(at), **self._target)
         self.add("warmwatch_build_info", 1, version="1")
         place = {"daemon_namespace": "monitoring", "daemon_pod": pod} if pod else {}
         self.add("warmwatch_daemon_info", 1, daemon_host=self.host, **place)
         self.add("warmwatch_time_seconds", lambda at: at + clock(at) - lag)
         directory = directory or self.host
+        self.add("warmwatch_source_up", lambda at: float(not unread(at)), source="records")
         self.add("warmwatch_record_directory_info", 1, directory="/run", directory_id=directory)
 
     def add(self, name: str, value: Value, **labels: str) -> None:
@@ -200,18 +204,20 @@ class Daemon:
         oom: bool = False,
         gpu: str = "",
         names: Labels | None = None,
+        quiet_since: float | None = None,
     ) -> None:
         """Its series. ``states``: from which second on, each; ``conditions``: from when to when.
 
         A stall is at the last step; a compilation began with its state. ``ended_at``: when its last
         state began, if not when the daemon shows it. ``is_end_known``: when it shows that.
-        ``names``: what its cluster software calls it.
+        ``names``: what its cluster software calls it. ``quiet_since``: when it made its last step.
         """
         who = {"run": run, "rank": str(rank)}
         life = _Life(states, ended_at, is_end_known)
 
         def add(name: str, value: Callable[[float], float | None], **labels: str) -> None:
-            exists = lambda at: None if at < states[0][0] else value(at)  # noqa: E731
+            hidden = lambda at: at < states[0][0] or self._unread(at)  # noqa: E731
+            exists = lambda at: None if hidden(at) else value(at)  # noqa: E731
             self.add(f"warmwatch_{name}", exists, **who, **labels)
 
         for one in State:
@@ -225,7 +231,8 @@ class Daemon:
             add(f"{name}_timestamp_seconds", partial(self._shown, stamp))
         add("compiling", lambda at: float(life.compiles(at)))
         add("warm", lambda at: float(life.at(at)[1] in ("warm", "eager")))
-        add("last_step_age_seconds", life.quiet)
+        since = 1e9 if quiet_since is None else quiet_since
+        add("last_step_age_seconds", lambda at: at - since if at >= since else life.quiet(at))
         known = {"host": host or self.host, "owner": owner, "launch": "0a1b", **(names or {})}
         add("run_info", lambda _: 1, **known)
         add("world_size", lambda _: world_size)
