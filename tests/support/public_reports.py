@@ -62,7 +62,9 @@ class PublicReport:
     @property
     def faults(self) -> str:
         """The count that the remedy reduces."""
-        return "graphs" if self.graphs else "recompiles" if self.recompiles else "breaks"
+        return (
+            "graphs" if self.graphs is not None else "recompiles" if self.recompiles else "breaks"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +132,7 @@ def wrong(one: PublicReport, said: Answer) -> list[str]:
     causes, remedies = " ".join(said.causes), " ".join(said.remedies)
     found = [
         f"PyTorch counts {said.counts[what]} {what}, {true} were expected"
-        for what in ("recompiles", "breaks", *(["graphs"] if one.graphs else []))
+        for what in ("recompiles", "breaks", *(["graphs"] if one.graphs is not None else []))
         if said.counts[what] != (true := getattr(one, what))
     ]
     if said.cured is not None and said.cured[one.faults] != one.cured:

@@ -16,12 +16,14 @@ class _Remedy(NamedTuple):
 
     ``words``: what to change in the code; ``setting``: or what to set, which helps in a library's
     code as well. ``hinted``: what PyTorch's hint contains in the versions that have the setting.
+    ``of_user``: the user can do that although a library's code breaks.
     """
 
     signs: tuple[str, ...]
     words: str
     setting: str = ""
     hinted: str = ""
+    of_user: bool = False
 
 
 # PyTorch has one reason for what somebody marked and for what has no Python code; 2.6 has two.
@@ -75,6 +77,16 @@ _REMEDIES = (
         ("builtin print", "print"),
         "take the printing out of the compiled function",
         "add print to torch._dynamo.config.reorderable_logging_functions",
+    ),
+    _Remedy(  # PyTorch's hint, compiled autograd, loses the hook, or raises
+        ("module-level backwards hooks",),
+        "register the hook on a parameter (Tensor.register_hook) instead of on the module, outside "
+        "of the compiled function",
+        of_user=True,
+    ),
+    _Remedy(
+        ("sparse tensor",),
+        "make it dense (to_dense()), or use it outside of the compiled function",
     ),
     _Remedy(
         ("unsafe side effect", "non-nullified side effect"),
@@ -135,7 +147,7 @@ _BY_SCHEDULER = re.compile(r"\bskip.*?(\w+\.step)\b.* in (?:file )?lr_scheduler\
 _ENTERS = re.compile(r"(?:BEFORE|SETUP)_WITH \w+(?:\((\w+)\))?")
 
 
-_OF_LIBRARY = "a library breaks the graph here: call it outside of the compiled function"
+_OF_LIBRARY = "call it outside of the compiled function: a library's code breaks the graph"
 # Of an autograd.Function, which PyTorch traces as one operator: a setting that lets a line into the
 # graph does not help if the line also changes a list or an attribute.
 _BACKWARD = "backward"
@@ -209,12 +221,13 @@ def break_remedy(
         remedy = _IN_C
     if remedy is None and hint and not library:
         return f"PyTorch's hint: {hint}"
-    words, setting = "", ""
+    outside = _OF_LIBRARY if library and caller else ""
+    parts = ["", outside]
     if remedy:
         named = IGNORED if IGNORED in hint else _IGNORED_BEFORE
         is_cure = remedy.hinted in hint and name != _BACKWARD
-        words, setting = remedy.words, remedy.setting.format(ignored=named) if is_cure else ""
-    if library:
-        words = _OF_LIBRARY if caller and not setting else ""
-    text = ", or ".join(filter(None, (words, setting)))
+        setting = remedy.setting.format(ignored=named) if is_cure else ""
+        own = remedy.of_user or not library
+        parts = [remedy.words, setting] if own else [setting, outside]
+    text = ", or ".join(filter(None, parts))
     return f"{text[0].upper()}{text[1:]}." if text else None

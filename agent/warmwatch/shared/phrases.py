@@ -115,3 +115,11 @@ def called_from(caller: str | None) -> str:
     if caller is None:
         return ""
     return f", called from {caller}" if caller else ", called by library code alone"
+
+
+def broken_place(
+    name: str | None, file: str | None, line: int | None, caller: str | None = None
+) -> str:
+    """The place of a graph break, and the user's line that called it, if that is another one."""
+    by = None if caller == f"{file}:{line}" else caller
+    return f"{place(name, file, line)}{called_from(by)}"

@@ -40,8 +40,14 @@ def is_library(file: str, module: Any = None) -> bool:
 
 
 def is_standard(file: str) -> bool:
-    """Whether ``file`` is of the standard library."""
-    return file.startswith(_STANDARD) and not any(folder in file for folder in _INSTALLED)
+    """Whether ``file`` is of the standard library, or of Dynamo's code in place of it."""
+    if any(folder in file for folder in _INSTALLED):
+        return "/torch/_dynamo/polyfills/" in file
+    return file.startswith((_STANDARD, "<frozen "))
+
+
+def is_pytorch(file: str) -> bool:
+    return any(f"{folder}torch/" in file for folder in _INSTALLED)
 
 
 def nearest(frame: FrameType | None) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from warmwatch.shared.advice import advice_for
 from warmwatch.shared.breaks import break_remedy_for, plain_break
 from warmwatch.shared.fallbacks import LIMIT, REMEDIES
 from warmwatch.shared.fallbacks import words as words_of_fallback
-from warmwatch.shared.phrases import called_from, counted, one_line, place
+from warmwatch.shared.phrases import broken_place, counted, one_line, place
 from warmwatch.shared.reasons import plain
 
 NAMES = ("graphs", "breaks", "recompiles", "fallbacks", "failures")
@@ -175,7 +175,9 @@ def _cause(name: str, cause: Cause, later: Iterable[Cause] = ()) -> tuple[str, s
         text = plain_break(cause.reason, cause.where.name, library=cause.library) or one_line(
             cause.reason, _LONGEST
         )
-        return f"{where}{called_from(cause.caller)}: {text}", break_remedy_for(cause)
+        of = cause.where
+        where = broken_place(of.name, of.file, of.line, cause.caller) or "somewhere"
+        return f"{where}: {text}", break_remedy_for(cause)
     if name == "fallbacks":
         kind, limit = cause.category or LIMIT, f" ({cause.reason})" if cause.reason else ""
         return f"{words_of_fallback(kind, where)}{limit}", REMEDIES[kind]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from warmwatch.shared.phrases import called_from, duration, one_line, place, took
+from warmwatch.shared.phrases import duration, one_line, place, took
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.figures.compile import CompileTarget, Located
@@ -218,11 +218,9 @@ def reason(target: CompileTarget, longest: int = REASON_LIMIT) -> str:
     return plain_reason(target) or own_words(target.reason or "", longest)
 
 
-def label(target: Located, caller: str | None = None) -> str | None:
-    """The function's name and place without backticks, and the user's line that called it;
-    ``None`` if it is unknown."""
-    where = place(*target.function).replace("`", "")
-    return f"{where}{called_from(caller)}" if where else None
+def label(target: Located) -> str | None:
+    """The function's name and place without backticks; ``None`` if it is unknown."""
+    return place(*target.function).replace("`", "") or None
 
 
 def consecutive(numbers: Iterable[int]) -> list[range]:

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from warmwatch.shared.advice import advice_for
 from warmwatch.shared.breaks import break_remedy_for, expected_break, plain_break
+from warmwatch.shared.phrases import broken_place
 from warmwatch_monitor.figures.compile import CompileTarget
 from warmwatch_monitor.figures.machine import Process
 from warmwatch_monitor.figures.training import COUNTED, Warmup
@@ -341,7 +342,7 @@ def _break(graph_break: GraphBreak) -> compile_schema.Break:
     return compile_schema.Break(
         reason=plain_break(reason, graph_break.name, library=library) or reason,
         count=graph_break.count,
-        called=label(graph_break, graph_break.caller),
+        called=broken_place(*graph_break.function, graph_break.caller).replace("`", "") or None,
         eager=graph_break.eager,
         advice=break_remedy_for(graph_break),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -234,8 +235,32 @@ def test_a_break_in_a_library_has_the_users_line_that_called_it(hooks: Hooks) ->
     assert (where["name"], where["file"], where["library"]) == ("inner", "library.py", True)
     assert where["caller"] == f"test_breaks.py:{loss.__code__.co_firstlineno + 1}"
     kept = break_remedy(graph_break(reason), None, library=True, caller=where["caller"])
-    assert kept == "A library breaks the graph here: call it outside of the compiled function."
+    assert "outside of the compiled function" in str(kept)
     assert break_remedy(graph_break(reason), None, library=True) is None
+
+
+def test_a_break_in_code_of_python_or_pytorch_is_at_the_line_that_calls_it(hooks: Hooks) -> None:
+    layer = torch.nn.Linear(3, 3)
+    layer.register_full_backward_hook(lambda *_: None)
+
+    def sets(x: Any) -> Any:
+        os.environ["WARMWATCH_TEST"] = "1"
+        return x + 1
+
+    def calls(x: Any) -> Any:
+        return layer(x)
+
+    for function, library in ((sets, False), (calls, True)):
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        compiled(function)(x())
+        for reason in hooks.graph_breaks():
+            where = hooks.break_place(reason)
+            line = function.__code__.co_firstlineno + 1
+            assert (where["file"], where["line"]) == ("test_breaks.py", line)
+            assert where.get("library", False) is library
+            remedy = break_remedy(graph_break(reason), where.get("hint"), library=library)
+            assert ("on a parameter" in str(remedy)) is library
 
 
 def test_a_break_of_pytorchs_scheduler_needs_no_remedy(hooks: Hooks) -> None:

@@ -77,4 +77,6 @@ def test_in_the_code_of_a_library_only_a_setting_helps() -> None:
     remedy = break_remedy(logged, f"add it to `torch._dynamo.config.{setting}`", library=True)
     assert remedy is not None
     assert setting in remedy
+    called = break_remedy(logged, f"add it to `{setting}`", library=True, caller="train.py:9")
+    assert f"{setting}, or call it outside of the compiled function" in str(called)
     assert "Take the logging out" not in remedy

@@ -22,8 +22,8 @@ from typing import Any
 from warmwatch.hooks.dynamo.events import code_being_compiled, must_be_one_graph
 from warmwatch.hooks.redaction import hint
 from warmwatch.shared.bounded import Bounded
-from warmwatch.shared.breaks import IGNORED
-from warmwatch.shared.user_code import is_library, is_standard, place
+from warmwatch.shared.breaks import IGNORED, expected_break
+from warmwatch.shared.user_code import is_library, is_pytorch, is_standard, place
 
 MOST_BREAKS = 1_000  # some contain a place each; the ledger reports fewer
 _COUNTED, _RAISED = "graph_break", "unimplemented"  # groups of counters
@@ -110,9 +110,9 @@ class Breaks:
         One in the user's own code is preferred: an optimizer of PyTorch breaks the graph for the
         same reason as a ``graph_break()`` of the user.
 
-        ``library``: that line is not in the user's own code. ``caller``: the line that is.
-        ``hint``: see ``hint_of``. ``eager``: all, or the rest, of the function of this name is left
-        to Python.
+        ``library``: the code that breaks is not the user's. ``caller``: the line that is. ``hint``:
+        see ``hint_of``. ``eager``: all, or the rest, of the function of this name is left to
+        Python.
         """
         helps = {} if (helpful := hint_of(reason)) is None else {"hint": helpful}
         if (left := self._left.get(reason)) is not None:
@@ -157,18 +157,22 @@ def place_of(value: Any) -> dict[str, Any]:
     """The innermost traced line of an entry of PyTorch's list; empty if unknown. With the user's
     line that called it, if it is a library's.
 
-    Of a call into the standard library (``copy.deepcopy``), the line of the caller.
+    Of a call into the standard library (``copy.deepcopy``) or PyTorch, the line of the call, unless
+    PyTorch requests the break.
     """
     if not value.user_stack:
         return {}
-    frames = value.user_stack[::-1]
-    frame = next((f for f in frames if not is_standard(f.filename)), frames[0])
+    frames = [f for f in value.user_stack if not is_standard(f.filename)] or value.user_stack
+    inner = frames[-1]
+    library = is_library(inner.filename)
+    frame = inner
+    if not expected_break(reason_of(value), inner.name, library=library):
+        frame = next((f for f in reversed(frames) if not is_pytorch(f.filename)), inner)
     where = place(frame.name, frame.filename, frame.lineno)
-    if not is_library(frame.filename):
-        return where
-    where["library"] = True
-    if own := next((f for f in frames if not is_library(f.filename)), None):
-        where["caller"] = f"{place(None, own.filename, None)['file']}:{own.lineno}"
+    if library:
+        where["library"] = True
+        if own := next((f for f in reversed(frames) if not is_library(f.filename)), None):
+            where["caller"] = f"{place(None, own.filename, None)['file']}:{own.lineno}"
     return where
 
 

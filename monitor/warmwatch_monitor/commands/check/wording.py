@@ -8,7 +8,7 @@ from warmwatch.shared.advice import advice_for
 from warmwatch.shared.breaks import break_remedy_for, plain_break
 from warmwatch.shared.fallbacks import REMEDIES, reason_of
 from warmwatch.shared.fallbacks import words as words_of_fallback
-from warmwatch.shared.phrases import called_from, counted, duration, place, took
+from warmwatch.shared.phrases import broken_place, counted, duration, place, took
 from warmwatch_monitor.commands.check.baseline import RATIO, named
 from warmwatch_monitor.commands.check.comparison import (
     SECONDS,
@@ -97,7 +97,7 @@ def _cause(cause: Cause, measure: str, later: Sequence[Cause]) -> tuple[str, str
     if isinstance(cause, GraphBreak):
         meant = plain_break(cause.reason, cause.name, library=cause.library)
         why = meant or own_words(cause.reason, _LONGEST)
-        where = f"{place(*cause.function)}{called_from(cause.caller)}"
+        where = broken_place(*cause.function, cause.caller)
         return f"{where}: {why}" if where else why, break_remedy_for(cause)
     if isinstance(cause, CudagraphSkip):
         return _skip(cause, cause.reason), _OF_SKIP
