@@ -27,7 +27,7 @@ class HistoryWriter:
 
     def take(self, snapshot: Snapshot) -> None:
         """Collect the runs that have ended. No others: a command may run for weeks."""
-        for run in (*snapshot.runs, *snapshot.earlier_starts):
+        for run in snapshot.starts:
             if not run.living:
                 self._ended[run.run, run.attached_at] = run, replace(snapshot, runs=(run,))
 

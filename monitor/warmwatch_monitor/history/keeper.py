@@ -87,7 +87,7 @@ class Keeper:
         with self._lock:
             snapshot, now = self._latest, self._now()
             if now - self._failed >= _RETRY_SECONDS and now >= self._rests_until:
-                runs = () if snapshot is None else _all_runs(snapshot)
+                runs = () if snapshot is None else snapshot.starts
                 due = [run for run in runs if self._is_due(run, now)]
                 self._write(snapshot, due, HISTORY_SECONDS)
             if self._problem is not None:
@@ -103,7 +103,7 @@ class Keeper:
         with self._lock:
             if (snapshot := self._latest) is not None:
                 now = self._now()
-                due = [run for run in _all_runs(snapshot) if run.living or self._is_due(run, now)]
+                due = [run for run in snapshot.starts if run.living or self._is_due(run, now)]
                 self._write(snapshot, due)
 
     def _is_due(self, run: RunView, now: float) -> bool:
@@ -165,7 +165,7 @@ class Keeper:
 
     def _forget(self, snapshot: Snapshot) -> None:
         """Drop the state of runs that are not visible any more."""
-        runs = _all_runs(snapshot)
+        runs = snapshot.starts
         there = {id_of(run) for run in runs}
         self._written = {id: written for id, written in self._written.items() if id in there}
         self._traces.forget_others(there)
@@ -173,10 +173,6 @@ class Keeper:
 
     def _now(self) -> float:
         return self._clock.monotonic_ns() / 1e9
-
-
-def _all_runs(snapshot: Snapshot) -> tuple[RunView, ...]:
-    return (*snapshot.runs, *snapshot.earlier_starts)
 
 
 def _known(run: RunView) -> Hashable:

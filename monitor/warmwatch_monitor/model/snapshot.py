@@ -363,3 +363,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     rooms: tuple[RecordRoom, ...] = ()
     late_seconds: float | None = None
     awaited: bool = False
+
+    @property
+    def starts(self) -> tuple[RunView, ...]:
+        """All that is known: ``runs``, then ``earlier_starts``."""
+        return (*self.runs, *self.earlier_starts)

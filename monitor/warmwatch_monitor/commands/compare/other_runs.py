@@ -50,7 +50,7 @@ def others(compared: Sequence[RunSummary], recorded: Snapshot, *, history: bool)
     names = {program_name(item) for item in compared}
     seen = [
         summarize_run(run, recorded)
-        for run in recorded.runs
+        for run in recorded.starts
         if (provenance(run).unnumbered or run.who.name or run.run) in names
     ]
     settings = load_history_settings(os.environ)

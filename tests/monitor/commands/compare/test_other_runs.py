@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 
 from support import builders as b
 from support import reported as a
+from support.records import write_record
 from support.values import replace
 from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.commands.cli import cli
@@ -70,6 +72,18 @@ def test_other_starts_of_a_compared_run_are_samples_of_its_program(history: Stor
     assert "its steps are 1.31 times faster, which is within the noise between runs." in shown
     assert "mean of its runs 39.9 ms, 3 runs 30.5 ms, 2 runs" in shown
     assert "break-even at step" not in shown
+
+
+def test_an_earlier_start_that_is_not_in_the_history_yet_is_a_sample_of_its_program(
+    history: Store, tmp_path: Path
+) -> None:
+    history.save([start(8, run="other")])
+    for launch in ("parent:1", "parent:2"):
+        slot = b.ended("finished")
+        slot = replace(slot, identity=replace(slot.identity, launch=launch))
+        write_record(tmp_path, slot, name=launch)
+    assert re.search(r"mean of its runs +36 ms, 2 runs", compared("gpt2", "start8"))
+    assert program.count(" in ") == 2
 
 
 def test_the_verdict_on_a_pair_does_not_depend_on_other_arguments(history: Store) -> None:
