@@ -259,7 +259,9 @@ _OF_NUMBERS = frozenset(
 _REFUTE_NOTHING = frozenset({*_AT_FIRST, _OF_ONE, _OF_NUMBER_OF_ONE})
 
 # These avoid a recompile wherever it happens. Others only move one to the warm-up.
-SURE = frozenset({_OF_OPTIMIZER, _OF_INTEGER, _OF_GLOBAL_INTEGER, ATTRIBUTE, ATTRIBUTE_NONE})
+SURE = frozenset(
+    {_OF_STRIDE, _OF_OPTIMIZER, _OF_INTEGER, _OF_GLOBAL_INTEGER, ATTRIBUTE, ATTRIBUTE_NONE}
+)
 
 
 def of_integer(reason: str, dynamic: bool | None) -> str | None:

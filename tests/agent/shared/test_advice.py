@@ -93,6 +93,13 @@ def test_the_advice_says_whether_other_sizes_will_recompile(
     assert advice("dtype", "forward", "0/0: any", after_warm=False) is None
 
 
+def test_one_layout_saves_a_compilation_in_the_warm_up_too() -> None:
+    reason = "0/0: tensor 'x' stride mismatch at index 1. expected 256, actual 1"
+    early = advice("shape", "forward", reason, after_warm=False) or ""
+    assert early == advice("shape", "forward", reason)
+    assert "contiguous" in early
+
+
 @pytest.mark.parametrize(
     ("guard", "words"),
     [
