@@ -44,76 +44,6 @@ def training_thread() -> int:
     return this if ours else threading.main_thread().ident or this
 
 
-class PauseCounters:
-    """The pauses' counters in the compile block. Called from the ledger's queue only."""
-
-    def __init__(self, block: array[int]) -> None:
-        self._kinds = {what: _Pause(block, *names) for what, names in COUNTERS.items()}
-        self._background = _Background(block)
-        self._ended: list[tuple[int, int]] = []  # begins and ends since the last step, in order
-
-    def began(
-        self,
-        what: str,
-        thread: int,
-        now: int,
-        training: int | None,
-        steps: int,
-        by_eval: bool = False,
-    ) -> bool:
-        """``thread`` began a pause; returns whether a counter changed.
-
-        ``training``: the thread that marks steps.
-
-        If ``steps`` rose since the previous pause began, its end was lost, on any thread: a signal
-        handler may have raised before it was reported.
-        """
-        if what == SAVING and training not in (None, thread):
-            return self._background.began(thread, now)
-        changed = self._kinds[what].began(thread, now, training, steps, by_eval)
-        if changed and what == SAVING:
-            self._add(self._kinds[EVALUATING].interrupted(now, steps), now)
-        return changed
-
-    def ended(self, what: str, thread: int, now: int, steps: int, by_train: bool = False) -> bool:
-        """``thread`` ended the pause that it began last; returns whether a counter changed.
-
-        If ``steps`` rose since, it was over already, and its end is unknown. ``by_train`` ends no
-        evaluation that a framework or the user reported: that has an end of its own.
-        """
-        kind = self._kinds[what]
-        if by_train and not kind.by_eval:
-            return False
-        if what == SAVING and self._background.holds(thread):
-            return self._background.ended(thread, now)
-        if kind.is_over(steps):
-            return kind.forget()
-        since = kind.ended(thread, now)
-        self._add(since, now)
-        if since and what == SAVING:
-            self._kinds[EVALUATING].goes_on(now, steps)
-        return bool(since)
-
-    def _add(self, since: int, now: int) -> None:
-        """A pause from ``since`` to ``now``, or a part of one; 0: none."""
-        if since:
-            # nested or overlapping pauses are one
-            while self._ended and self._ended[-1][1] > since:
-                since = min(since, self._ended.pop()[0])
-            self._ended.append((since, now))
-            del self._ended[:-_MOST_ENDED]
-
-    def length_since(self, step_ns: int) -> int:
-        """Total length of the pauses that began after a step, marked at ``step_ns``, and ended."""
-        took = sum(end - begin for begin, end in self._ended if begin >= step_ns)
-        self._ended.clear()
-        return took
-
-    def behind(self, steps: int) -> dict[str, int]:
-        """Nanoseconds of each kind after step number ``steps`` and before the next one."""
-        return {what: pause.behind(steps) for what, pause in self._kinds.items()}
-
-
 class _Background:
     """Saves on threads that do not mark steps."""
 
@@ -227,37 +157,64 @@ class _Pause:
 
 
 class Pausing:
-    """Records begins and ends of pauses.
+    """Counts pauses. ``began`` and ``ended`` are the handlers of these facts.
 
     Attributes:
-        pauses: those since the last step. training: the thread that marks the steps.
+        training: the thread that marks the steps.
     """
 
     def __init__(self, counters: CounterStore, pytorch: Hooks, first_step: FirstStep) -> None:
         self._counters, self._block, self._store = counters, counters.block, counters.store
         self._pytorch, self._first_step = pytorch, first_step
+        self._kinds = {what: _Pause(self._block, *names) for what, names in COUNTERS.items()}
+        self._background = _Background(self._block)
+        self._ended: list[tuple[int, int]] = []  # begins and ends since the last step, in order
         # when the present evaluation began: compiled calls; activities, batches, evaluating_ns
         self._calls: int | None = None
         self._before = (0, 0, 0)
-        self.pauses = PauseCounters(counters.block)
         self.training: int | None = None
 
     def began(self, _fact: str, now: int, values: Mapping[str, Any]) -> None:
-        """``by_eval``: ``model.eval()`` began it, so ``model.train()`` may end it."""
+        """A thread began a pause; ``by_eval``: ``model.eval()`` did.
+
+        If ``steps`` rose since the previous pause began, its end was lost, on any thread: a signal
+        handler may have raised before it was reported.
+        """
         what, thread, steps = values["what"], values["thread"], values["steps"]
+        if what == SAVING and self.training not in (None, thread):
+            self._paused(self._background.began(thread, now))
+            return
         by_eval = values.get("by_eval", False)
-        changed = self.pauses.began(what, thread, now, self.training, steps, by_eval)
-        if changed and what == EVALUATING:
+        changed = self._kinds[what].began(thread, now, self.training, steps, by_eval)
+        if changed and what == SAVING:
+            self._add(self._kinds[EVALUATING].interrupted(now, steps), now)
+        elif changed and what == EVALUATING:
             block = self._block
             self._calls = self._pytorch.compiled_calls(True)
             self._before = block[AT["ended"]], self._store.batches(), block[AT["evaluating_ns"]]
         self._paused(changed)
 
     def ended(self, _fact: str, now: int, values: Mapping[str, Any]) -> None:
+        """A thread ended the pause that it began last; ``by_train``: ``model.train()`` did.
+
+        If ``steps`` rose since, it was over already, and its end is unknown. ``by_train`` ends no
+        evaluation that a framework or the user reported: that has an end of its own.
+        """
         what, thread, steps = values["what"], values["thread"], values["steps"]
-        by_train = values.get("by_train", False)
-        evaluations = self._block[AT["evaluations"]]
-        if changed := self.pauses.ended(what, thread, now, steps, by_train):
+        kind, evaluations = self._kinds[what], self._block[AT["evaluations"]]
+        if values.get("by_train") and not kind.by_eval:
+            return
+        if what == SAVING and self._background.holds(thread):
+            changed = self._background.ended(thread, now)
+        elif kind.is_over(steps):
+            changed = kind.forget()
+        else:
+            since = kind.ended(thread, now)
+            self._add(since, now)
+            if since and what == SAVING:
+                self._kinds[EVALUATING].goes_on(now, steps)
+            changed = bool(since)
+        if changed:
             self._counters.on_begin()  # the step around it is not regular
             if self._block[AT["evaluations"]] > evaluations:
                 self._first_step.evaluated(now)
@@ -277,6 +234,25 @@ class Pausing:
     def _paused(self, changed: bool) -> None:
         if changed:
             self._store.publish(self._block)
+
+    def _add(self, since: int, now: int) -> None:
+        """A pause from ``since`` to ``now``, or a part of one; 0: none."""
+        if since:
+            # nested or overlapping pauses are one
+            while self._ended and self._ended[-1][1] > since:
+                since = min(since, self._ended.pop()[0])
+            self._ended.append((since, now))
+            del self._ended[:-_MOST_ENDED]
+
+    def length_since(self, step_ns: int) -> int:
+        """Total length of the pauses that began after a step, marked at ``step_ns``, and ended."""
+        took = sum(end - begin for begin, end in self._ended if begin >= step_ns)
+        self._ended.clear()
+        return took
+
+    def behind(self, steps: int) -> dict[str, int]:
+        """Nanoseconds of each kind after step number ``steps`` and before the next one."""
+        return {what: pause.behind(steps) for what, pause in self._kinds.items()}
 
     def resumed(self, now: int, last: int, duration: int) -> None:
         """A clean step was marked that is shorter than the time since the previous one."""

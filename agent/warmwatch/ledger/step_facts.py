@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 class StepFacts:
     """Facts of steps, and their handlers: the first step, steps with activity, long steps, and the
-    step that makes the rank warm. ``queue`` belongs to the ledger.
+    step that makes the rank warm. ``steps.StepMarks`` documents the methods; ``queue`` belongs to
+    the ledger.
     """
 
     def __init__(
@@ -37,7 +38,6 @@ class StepFacts:
         self._left_out = LeftOut()
 
     def first_began(self) -> int:
-        """When step 1 began, if something has compiled."""
         return self._first_step.began_ns
 
     def resumed(self, now: int, last: int, duration: int) -> int:
@@ -45,7 +45,7 @@ class StepFacts:
 
         ``now``: its mark; ``last``: the previous mark; ``duration``: the time between them.
         """
-        without = duration - min(duration, self._pausing.pauses.length_since(last))
+        without = duration - min(duration, self._pausing.length_since(last))
         if without != duration:
             self._queue.post(self._pausing.resumed, now, last, without)
         return without
@@ -70,7 +70,7 @@ class StepFacts:
         before, whole = now - duration if steps > 1 else 0, rest
         # a gap with an explanation does not measure a stall; compile time inside a pause is
         # subtracted twice, so only what is left of ``rest`` counts
-        rest = max(0, rest - self._pausing.pauses.length_since(before))
+        rest = max(0, rest - self._pausing.length_since(before))
         duration -= whole - rest
         self._pausing.training = training_thread()
         self._queue.post(
@@ -86,11 +86,9 @@ class StepFacts:
         return duration, rest
 
     def passed(self, seen: int) -> None:
-        """A clean step was marked when ``seen`` activities had begun: it waited for none."""
         self._queue.post(self._passed, seen)
 
     def held_up(self, before: int, steps: int) -> None:
-        """The step after number ``steps``, marked at ``before``, waited for background activity."""
         self._queue.post(self._held_up, before, steps)
 
     def long_step(
@@ -105,11 +103,9 @@ class StepFacts:
         self._queue.post(self._long, now, values)
 
     def slow(self, now: int) -> None:
-        """A clean step took much longer than usual."""
         self._queue.post(self._slow, now)
 
     def warm(self, now: int, steps: int) -> None:
-        """The K-th clean step in a row was marked; ``steps`` came before the first of them."""
         self._queue.post(self._warm, now, steps)
 
     # Handlers, in the queue.
@@ -180,7 +176,7 @@ class StepFacts:
     def _long(self, now: int, values: dict[str, float]) -> None:
         left_out = self._left_out.before(now)
         if left_out is not None:
-            took = self._pausing.pauses.behind(int(values["n"]) - 1)
+            took = self._pausing.behind(int(values["n"]) - 1)
             parts = {what: min(ns / 1e9, values["seconds"]) for what, ns in took.items()}
             self._store.note("long_step", now, {**values, **parts, "left_out": left_out})
 

@@ -8,9 +8,8 @@ from threading import Thread
 import pytest
 
 from support.ranks import SECOND, Rank
-from warmwatch.ledger.pauses import PauseCounters
 from warmwatch.shared import record, verdict
-from warmwatch.shared.record import COMPILE_INDEX, COMPILE_WORDS, STEPS_INDEX
+from warmwatch.shared.record import COMPILE_INDEX, STEPS_INDEX
 from warmwatch.shared.record.recent import gap_ns
 
 
@@ -162,39 +161,58 @@ def test_a_save_within_an_evaluation_counts_as_saving_only(ends_in_save: bool) -
     assert rank.slot().steps.last_duration_ns == SECOND
 
 
+class Threads:
+    """Pauses of several threads, at given times and step counts."""
+
+    def __init__(self, training: int | None = 1) -> None:
+        rank = Rank()
+        self.pausing, self.block = rank.ledger.pausing, rank.ledger.block
+        self.pausing.training = training
+
+    def began(self, what: str, thread: int, now: int, steps: int) -> None:
+        values = {"what": what, "thread": thread, "steps": steps}
+        self.pausing.began("pause_began", now, values)
+
+    def ended(self, what: str, thread: int, now: int, steps: int) -> None:
+        values = {"what": what, "thread": thread, "steps": steps}
+        self.pausing.ended("pause_ended", now, values)
+
+    def counts(self, *names: str) -> list[int]:
+        return [self.block[COMPILE_INDEX[name]] for name in names]
+
+
 def test_a_save_after_a_lost_end_starts_from_zero() -> None:
-    words = [0] * COMPILE_WORDS
-    pauses = PauseCounters(words)
-    assert pauses.began("saving", 1, 100, 1, 5)
-    assert not pauses.began("saving", 1, 110, 1, 5)  # within it
-    assert pauses.began("saving", 1, 900, 1, 6)
-    assert pauses.ended("saving", 1, 950, 6)
-    assert words[COMPILE_INDEX["saving_ns"]] == 50
-    assert words[COMPILE_INDEX["saving_since_ns"]] == 0
+    threads = Threads()
+    threads.began("saving", 1, 100, 5)
+    threads.began("saving", 1, 110, 5)  # within it
+    assert threads.counts("saving_since_ns") == [100]
+    threads.began("saving", 1, 900, 6)
+    assert threads.counts("saving_since_ns") == [900]
+    threads.ended("saving", 1, 950, 6)
+    assert threads.counts("saving_ns", "saving_since_ns") == [50, 0]
 
 
 def test_steps_after_an_evaluation_with_a_late_end_are_not_part_of_it() -> None:
-    words = [0] * COMPILE_WORDS
-    pauses = PauseCounters(words)
-    pauses.began("evaluating", 1, 100, 1, 5)
-    assert pauses.ended("evaluating", 1, 900, 8)
-    assert not pauses.ended("evaluating", 1, 950, 8)
-    assert pauses.began("evaluating", 1, 960, 1, 8)
-    assert pauses.ended("evaluating", 1, 970, 8)
-    counts = {name: words[COMPILE_INDEX[name]] for name in ("evaluating_ns", "evaluations")}
-    assert counts == {"evaluating_ns": 10, "evaluations": 1}
-    assert words[COMPILE_INDEX["evaluating_since_ns"]] == 0
-    assert pauses.length_since(0) == 10
+    threads, fields = Threads(), ("evaluating_ns", "evaluations", "evaluating_since_ns")
+    threads.began("evaluating", 1, 100, 5)
+    threads.ended("evaluating", 1, 900, 8)
+    threads.ended("evaluating", 1, 950, 8)
+    assert threads.counts(*fields) == [0, 0, 0]
+    threads.began("evaluating", 1, 960, 8)
+    threads.ended("evaluating", 1, 970, 8)
+    assert threads.counts(*fields) == [10, 1, 0]
+    assert threads.pausing.length_since(0) == 10
 
 
 def test_a_pause_of_another_thread_before_the_first_step_hides_no_later_pause() -> None:
-    words = [0] * COMPILE_WORDS
-    pauses = PauseCounters(words)
-    assert pauses.began("evaluating", 2, 100, None, 0)  # the training thread is not known yet
-    assert pauses.began("evaluating", 1, 500, 1, 3)
-    assert not pauses.ended("evaluating", 2, 550, 3)
-    assert pauses.ended("evaluating", 1, 600, 3)
-    assert words[COMPILE_INDEX["evaluating_ns"]] == 100
+    threads = Threads(training=None)  # the training thread is not known yet
+    threads.began("evaluating", 2, 100, 0)
+    threads.pausing.training = 1
+    threads.began("evaluating", 1, 500, 3)
+    threads.ended("evaluating", 2, 550, 3)
+    assert threads.counts("evaluating_since_ns") == [500]
+    threads.ended("evaluating", 1, 600, 3)
+    assert threads.counts("evaluating_ns") == [100]
 
 
 def test_a_process_that_is_stopped_as_it_marks_a_step_loses_no_step() -> None:
