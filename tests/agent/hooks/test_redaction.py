@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from warmwatch.hooks.dynamo.recompile_reasons import category_of
+from warmwatch.hooks.points import Fact
 from warmwatch.hooks.redaction import (
     error,
     failure,
@@ -279,3 +281,13 @@ def test_a_hint_is_the_first_one_that_helps_without_values() -> None:
     assert hint("Hint of the user") is None
     long = f"Avoid it in compiled code. {'Consider another mode, which is as fast. ' * 10}"
     assert str(hint(f"Encountered it\n  Hint: {long}")).endswith("which is as fast.")
+
+
+@pytest.mark.parametrize("fact", get_args(Fact))
+@pytest.mark.parametrize("key", ["reason", "cudagraph_skip", "failure_reason"])
+def test_no_text_of_a_fact_quotes_the_program(fact: str, key: str) -> None:
+    values = {"id": "0/0", key: "cfg['prompt'] == 'a patient'"}
+    redacted = redactors(full=False).fact(fact, values)
+    assert redacted == {"id": "0/0", key: redacted[key]}
+    assert "patient" not in redacted[key]
+    assert redactors(full=True).fact(fact, values) == values
