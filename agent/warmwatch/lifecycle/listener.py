@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from warmwatch.hooks.redaction import Redactors
     from warmwatch.lifecycle.after_warm import AfterWarm
     from warmwatch.lifecycle.process_state import ProcessState
+    from warmwatch.lifecycle.step_source import StepSource
     from warmwatch.process.parameters import Parameters
     from warmwatch.steps.batches import Batches
     from warmwatch.steps.steps import Steps
@@ -29,9 +30,7 @@ class HookListener(Listener):
     """The ``Listener`` of an attached process; the methods are documented there.
 
     Args:
-        created: called with each new optimizer. trains: whether the run trains a model.
-        redaction: redacts PyTorch's texts.
-        open_record: creates the record if there is none.
+        redaction: redacts PyTorch's texts. open_record: creates the record if there is none.
     """
 
     def __init__(
@@ -40,8 +39,7 @@ class HookListener(Listener):
         hooks: Hooks,
         *,
         steps: Steps,
-        created: Callable[[Any], None],
-        trains: Callable[[Any], bool],
+        step_source: StepSource,
         after_warm: AfterWarm,
         batches: Batches,
         parameters: Parameters,
@@ -50,9 +48,7 @@ class HookListener(Listener):
     ) -> None:
         self._process, self._hooks, self._open = process, hooks, open_record
         self._steps, self._batches, self._parameters = steps, batches, parameters
-        self._redaction = redaction
-        self._created, self._trains = created, trains
-        self._after_warm = after_warm
+        self._redaction, self._step_source, self._after_warm = redaction, step_source, after_warm
         self._evaluated_after = -2  # number of steps at the last evaluation
         # Phases without an event so far. If PyTorch's records report time in one of them, its event
         # has another name in this version. Not AOTAutograd, whose time includes any backend's.
@@ -68,7 +64,7 @@ class HookListener(Listener):
 
     def created(self, optimizer: Any) -> None:
         self._process.ledger.post("optimizer", {})
-        self._created(optimizer)
+        self._step_source.created(optimizer)
 
     def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
         self._steps.wrap_rare(wrap)
@@ -138,7 +134,7 @@ class HookListener(Listener):
         A run that calls ``model.eval()`` in every step does a rollout, or has a frozen generator.
         """
         process = self._process
-        if process.ledger.block[_EVALUATING] or not self._trains(model):
+        if process.ledger.block[_EVALUATING] or not self._step_source.trains(model):
             return False
         before, self._evaluated_after = self._evaluated_after, process.steps()
         if self._evaluated_after == before + 1:

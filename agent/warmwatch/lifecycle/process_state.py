@@ -13,7 +13,7 @@ from warmwatch.notify.stack_dumps import StackWriter
 from warmwatch.process.process_tree import is_data_worker
 from warmwatch.process.threads import ActivityWatch, Alarm, QuietWatch
 from warmwatch.recorder.worker_entry import WorkerEntry, folder_of_parent
-from warmwatch.shared import record
+from warmwatch.shared.record import COMPILE_INDEX as AT
 from warmwatch.shared.record import STACKS
 from warmwatch.shared.record.workers_file import Entry
 
@@ -21,18 +21,7 @@ if TYPE_CHECKING:
     from warmwatch.hooks.installation import Hooks
     from warmwatch.recorder.own_record import OwnRecord
 
-_SINCE = record.COMPILE_INDEX["active_since_ns"]
-_PHASE = record.COMPILE_INDEX["active_phase"]
-_BEGUN = record.COMPILE_INDEX["begun"]
-_LAST_END = record.COMPILE_INDEX["last_end_ns"]
-_GRAPHS_BEFORE = record.COMPILE_INDEX["graphs_before"]
-_OPTIMIZERS = record.COMPILE_INDEX["optimizers"]
-_PRECOMPILED = record.COMPILE_INDEX["precompiled"]
-_SETTLED = record.COMPILE_INDEX["settled"]
-_QUIET = record.COMPILE_INDEX["quiet_ns"]
-_ASYNCHRONOUS = record.COMPILE_INDEX["asynchronous"]
 _QUIET_GAPS = 2  # equal to ``verdict.QUIET_GAPS``; importing verdict takes a tenth of the import
-_LONGEST_GAP = record.COMPILE_INDEX["longest_gap_ns"]
 
 
 class ProcessState:
@@ -98,9 +87,9 @@ class ProcessState:
         block = self.ledger.block
         self._worker.update(
             Entry(
-                begun=block[_BEGUN],
-                since_ns=block[_SINCE],
-                last_end_ns=block[_LAST_END],
+                begun=block[AT["begun"]],
+                since_ns=block[AT["active_since_ns"]],
+                last_end_ns=block[AT["last_end_ns"]],
                 compile_ns=self.ledger.compile_ns(),
                 name=self._worker_compiles,
             )
@@ -137,24 +126,29 @@ class ProcessState:
         It runs after every compile event, so it reads only a few counters.
         """
         counters = self.ledger.block
-        begun, quiet = counters[_BEGUN], counters[_QUIET]
-        if not quiet or counters[_OPTIMIZERS] or counters[_SETTLED] == begun + 1 or self.steps():
+        begun, quiet = counters[AT["begun"]], counters[AT["quiet_ns"]]
+        if (
+            not quiet
+            or counters[AT["optimizers"]]
+            or counters[AT["settled"]] == begun + 1
+            or self.steps()
+        ):
             return None
-        if not (begun or counters[_GRAPHS_BEFORE] or counters[_PRECOMPILED]):
+        if not (begun or counters[AT["graphs_before"]] or counters[AT["precompiled"]]):
             return None
-        if counters[_ASYNCHRONOUS]:  # compiled code may be swapped in at any time: never warm
+        if counters[AT["asynchronous"]]:  # compiled code may be swapped in at any time: never warm
             return None
-        if counters[_SINCE]:
+        if counters[AT["active_since_ns"]]:
             return monotonic_ns() + quiet
-        since = max(counters[_LAST_END], self.record.header.attached_ns)
-        return since + max(quiet, _QUIET_GAPS * counters[_LONGEST_GAP])
+        since = max(counters[AT["last_end_ns"]], self.record.header.attached_ns)
+        return since + max(quiet, _QUIET_GAPS * counters[AT["longest_gap_ns"]])
 
     def _alarms(self, counters: Sequence[int]) -> list[Alarm]:
         writer = self.record.writer
         alarms = [Alarm(after=LONG_SECONDS, act=self.announcer.long)] if self.announces else []
         if self._stacks_after is not None:
             stacks = StackWriter(
-                phase=lambda: counters[_PHASE],
+                phase=lambda: counters[AT["active_phase"]],
                 threads=self.ledger.compiling,
                 opened=lambda flags: writer.opened(STACKS, flags),
             )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from warmwatch._guard import pass_on, report, warn_once
 from warmwatch.process import provenance
 from warmwatch.process.identity import identify, own_rank
 from warmwatch.process.process_tree import child_name, start_directory
-from warmwatch.process.run_name import notebook_of_vscode, working_directory
 from warmwatch.process.settings import CHANGED, Settings, plain_name
 from warmwatch.process.threads import SerialQueue
 from warmwatch.process.torch_state import (
@@ -252,6 +252,12 @@ def _provenance() -> dict[str, Any]:
 
 
 def _program() -> str:
-    return program_name(
-        sys.argv, os.environ, directory=working_directory(), notebook=notebook_of_vscode()
-    )
+    """The run's default name."""
+    # VS Code stores a notebook's path as a global of the notebook
+    notebook = getattr(sys.modules.get("__main__"), "__vsc_ipynb_file__", None)
+    notebook = notebook if isinstance(notebook, str) else None
+    try:
+        directory = str(Path.cwd())
+    except OSError:  # it was removed
+        directory = ""
+    return program_name(sys.argv, os.environ, directory=directory, notebook=notebook)

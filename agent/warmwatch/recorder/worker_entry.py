@@ -19,12 +19,11 @@ from threading import Thread
 
 from warmwatch._guard import report
 from warmwatch.process.process_tree import start_directory
-from warmwatch.recorder.descriptors import file_of, leads_to
+from warmwatch.recorder.descriptors import file_of, leads_to, own_folder
 from warmwatch.shared import places, record
 from warmwatch.shared.record import workers_file
 from warmwatch.shared.record.workers_file import Entry
 
-_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -89,10 +88,7 @@ def _opened(folder: Path) -> int:
     Raises:
         OSError: it cannot be opened, or is another user's.
     """
-    inside = os.open(folder, _FOLDER)
-    try:
-        if os.fstat(inside).st_uid != os.geteuid():
-            raise PermissionError(f"{folder} is not this user's directory")
+    with own_folder(folder) as inside:
         mode = os.stat(record.JOURNAL, dir_fd=inside, follow_symlinks=False).st_mode
         descriptor = os.open(record.WORKERS, _FILE, 0o600, dir_fd=inside)
         result = os.fstat(descriptor)
@@ -102,8 +98,6 @@ def _opened(folder: Path) -> int:
         if stat.S_IMODE(result.st_mode) != stat.S_IMODE(mode):
             os.fchmod(descriptor, stat.S_IMODE(mode))
         return descriptor
-    finally:
-        os.close(inside)
 
 
 def folder_of_parent() -> Path | None:

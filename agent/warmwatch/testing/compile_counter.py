@@ -38,7 +38,7 @@ class CompileCounter(Listener):
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._counting: list[Compiled] = []
-        self._stop: Callable[[], None] = _nothing
+        self._stop: Callable[[], None] = lambda: None
         self._reset()
         os.register_at_fork(after_in_child=self._forked)
 
@@ -250,10 +250,6 @@ def _rise(before: int, now: int) -> int:
 
 def _place(target: Mapping[str, Any]) -> Place:
     return Place(name=target.get("name"), file=target.get("file"), line=target.get("line"))
-
-
-def _nothing(*_: Any) -> None:
-    pass
 
 
 @cache
