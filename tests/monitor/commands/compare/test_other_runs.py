@@ -78,10 +78,10 @@ def test_an_earlier_start_that_is_not_in_the_history_yet_is_a_sample_of_its_prog
     history: Store, tmp_path: Path
 ) -> None:
     history.save([start(8, run="other")])
-    for launch in ("parent:1", "parent:2"):
-        slot = b.ended("finished")
-        slot = replace(slot, identity=replace(slot.identity, launch=launch))
-        write_record(tmp_path, slot, name=launch)
+    slot = b.ended("finished")
+    for attempt in (0, 1):
+        identity = replace(slot.identity, attempt=attempt)
+        write_record(tmp_path, replace(slot, identity=identity), name=f"attempt{attempt}")
     assert re.search(r"mean of its runs +36 ms, 2 runs", compared("gpt2", "start8"))
 
 
