@@ -143,8 +143,9 @@ def plain_skip(reason: str | None) -> str | None:
     return next((text for part, text in _PLAIN if part in reason.lower()), None)
 
 
-# Automatic dynamic shapes need two values, after which recompiles often stop.
-_KEEPS_CHANGING = 3
+# Automatic dynamic shapes need two values, after which recompiles often stop; a size needs one more
+# where another tensor has the same one, which became dynamic a recompile later.
+_KEEPS_CHANGING, _SIZE_KEEPS_CHANGING = 3, 4
 _MOST = 3
 _PAD = "pad to your largest size"
 _LEAST_DYNAMIC = 2  # PyTorch specializes on 0 and 1, even in a dimension that is marked dynamic
@@ -158,7 +159,9 @@ def remedy(dim: VaryingDim) -> Words | None:
     Compilations without a recorded time count as the average of the others.
     """
     known = len(dim.values)
-    if known + dim.one_more < _KEEPS_CHANGING or dim.highest is None or dim.within_step:
+    automatic = dim.dim is not None and dim.dynamic is not False
+    fewest = _SIZE_KEEPS_CHANGING if automatic else _KEEPS_CHANGING
+    if known + dim.one_more < fewest or dim.highest is None or dim.within_step:
         return None  # several tensors of one step: each size compiles once
     number = f"{known + dim.one_more}" if dim.complete else f"more than {known}"
     cost = f"; each cost {took(dim.seconds / dim.timed)}" if dim.seconds and dim.timed else ""
@@ -180,10 +183,10 @@ def last_remedy(log: Log) -> Words | None:
 
 
 def _of_size(dim: VaryingDim) -> str:
+    if dim.dynamic is False:
+        return f"leave dynamic=False (or automatic_dynamic_shapes = False) out, or {_PAD}"
     if dim.lowest is not None and dim.lowest < _LEAST_DYNAMIC:
         return f"{_PAD}; marked dynamic, 0 and 1 stay apart"
-    if dim.dynamic is False:
-        return f"mark the tensor that you pass, or {_PAD}"
     # PyTorch made it dynamic at its second size, and the code made a constant of it again
     return f"{_PAD}; marking it dynamic does not help"
 
