@@ -235,6 +235,7 @@ _OF_OPTIMIZER = (
 # PyTorch's default makes these inputs once they have changed: a finite float anywhere, and an
 # integer that is passed to the function; not one of a module, nor a global variable.
 _INTEGER = r"^(?P<name>\w+(?:\[[^\]]*\])*) == (?P<old>-?\d+)$"
+_OF_NUMBER = r"^([\w.\[\]'\"]+) == -?\d"
 _FLOAT = r"^(?P<name>[\w.\[\]'\"]+) == (?P<old>-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+))$"
 _DYNAMIC_NUMBER = (
     "PyTorch treats a number as dynamic once it has changed: other values usually need no "
@@ -282,6 +283,15 @@ def of_integer(reason: str, dynamic: bool | None) -> str | None:
     # PyTorch itself makes constants of 0 and 1, and of the first value unless ``dynamic`` is true
     values = {*newer, oldest} if dynamic else {*newer} - {oldest}
     return _OF_CONSTANT_INTEGER if values - {"0", "1"} else None
+
+
+def of_varying(category: str | None, reason: str, dynamic: bool | None) -> str | None:
+    """The remedy for the size or the number in the first line, if neither padding the size nor a
+    tensor in place of the number is one."""
+    if category != "shape":
+        return of_integer(reason, dynamic)
+    remedy = _of_size(reason, dynamic)
+    return remedy if remedy in (_OF_PARAMETER, _OF_STATIC_PARAMETER) else None
 
 
 def _of_number(reason: str, dynamic: bool | None) -> str | None:
@@ -382,9 +392,9 @@ def subjects(reason: str) -> frozenset[Subject]:
     entry = reason.partition("\n")[0][:_LONGEST]
     if match := re.search(_MISMATCH, entry):
         return frozenset({(guard_of(match["name"]), match["dim"] or "")})
-    if match := _number(entry):
-        return frozenset({(match["name"], "")})
     guard = guard_of(entry)
+    if match := re.match(_OF_NUMBER, guard):
+        return frozenset({(match[1], "")})
     if sizes := re.findall(_SIZE_OF, guard):
         return frozenset(sizes)
     names = re.findall(_NAME, guard) if re.search(COMPARES, guard) else ()

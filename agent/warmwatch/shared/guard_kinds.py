@@ -63,8 +63,8 @@ _INFERENCE = (
 )
 _ALIAS = "Pass the same tensor for both at every call, or never (a copy with .clone())."
 _ITEMS = (
-    "Keep the keys and the number of items the same (pad it, or fill it before the first compiled "
-    "call), or keep it out of the compiled function."
+    "Keep the keys, their order and the number of items the same (pad it, or fill it before the "
+    "first compiled call), or keep it out of the compiled function."
 )
 OF_VALUE = (
     "Keep the value that changes the same at every call, or out of the compiled function: branch "
@@ -310,7 +310,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^(?:list\((?:dict\.keys\()?|___key_to_id\(){NAME}(?:\.keys\(\))?\)\)?"
         r"(?:\[\d+\])? ==",
         category="python_value",
-        words="the keys of `{name}` changed",
+        words="the keys of `{name}`, or their order, changed",
         remedy=_ITEMS,
     ),
     Kind(

@@ -29,7 +29,6 @@ _TYPE = (
     r"found <class '(?P<new>[\w.<>]+)'>"
 )
 _KEY_SETS = r"expected DispatchKeySet\((\w+)[^)]*\), actual DispatchKeySet\((\w+)"
-_PARAMETER = r"\._parameters\[['\"](?P<name>\w+)['\"]\]"
 _SIZE = r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
 _EQUAL = r"([\w.\[\]'\"]+)\.size\(\)\[(\d+)\] == ([\w.\[\]'\"]+)\.size\(\)\[(\d+)\]"
 _REDACTED = "['...']"  # a key of the program
@@ -231,7 +230,7 @@ def _equal_sizes(guard: str, _category: str | None) -> str | None:
 
 def _size_sentence(name: str, dimension: str, predicate: str) -> str:
     """The sentence about one size; ``predicate``: "went from 64 to 40" or "is 1, which ..."."""
-    name = re.sub(_PARAMETER, r".\g<name>", name)
+    name = attribute(name)
     if re.fullmatch(_OF_STACK, name):
         return f"a tensor from before the graph break: dim {dimension} {predicate}"
     # a plain name or an item of one; an attribute is a parameter or a buffer, not a batch

@@ -106,7 +106,7 @@ class VaryingDim(Located, frozen=True, kw_only=True):
     dynamic: bool | None = None  # of the last one, as in ``Compilation``
     within_step: bool = False  # all of them compiled in one step, for different tensors of it
     one_more: bool = False  # of a number: the last value that it compiled for is not in ``values``
-    helps: str | None = None  # the remedy for this number; ``None``: that of any number
+    helps: str | None = None  # the remedy for this one; ``None``: that of any size or number
     before_seconds: float | None = None  # mean clean step before the first of them
     since_ns: int = 0  # clean steps after it, with whatever size they had, as ``since_steps``
     since_steps: int = 0

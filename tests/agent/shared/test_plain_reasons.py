@@ -63,8 +63,10 @@ PLAIN = {
     ),
     "0/0: len(b) != 1": "the length of `b` is no longer 1",
     "0/0: len(L['b']) != 1": "the length of `b` is no longer 1",
-    "0/0: list(dict.keys(b))[0] == 'a'   # f(b)  # t.py:1 in f": "the keys of `b` changed",
-    "0/0: list(L['b'].keys())[0] == 'a'    ": "the keys of `b` changed",
+    "0/0: list(dict.keys(b))[0] == 'a'   # f(b)  # t.py:1 in f": (
+        "the keys of `b`, or their order, changed"
+    ),
+    "0/0: list(L['b'].keys())[0] == 'a'    ": "the keys of `b`, or their order, changed",
     "0/0: expected type of 't' to be a tensor type, ' but found <class 'a.T'>": (
         "`t`: type went from Tensor to T"
     ),

@@ -140,6 +140,14 @@ def test_a_third_size_may_wait_for_another_tensor_to_become_dynamic(tmp_path: Pa
     assert not any(PAD in words for words in evidence(rank(followed(tmp_path / "f", *lines))))
 
 
+def test_padding_a_buffer_is_no_remedy(tmp_path: Path) -> None:
+    lines = ragged(SIZES, "self._buffers['keys']")
+    words = " ".join(evidence(rank(followed(tmp_path / "events.jsonl", *lines))))
+    assert "dim 1 of `self.keys` was compiled for 9 sizes" in words
+    assert "keep the shape of the parameter or buffer" in words
+    assert PAD not in words
+
+
 def test_two_values_are_what_automatic_dynamic_shapes_need_to_see(tmp_path: Path) -> None:
     view = rank(followed(tmp_path / "events.jsonl", *ragged(SIZES[:2])))
     assert not any(PAD in words for words in evidence(view))

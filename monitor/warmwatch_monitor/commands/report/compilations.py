@@ -157,7 +157,7 @@ def _group(
         values["words"]
         for values in varying
         if (values.get("name"), values.get("file"), values.get("line")) == last.function
-        and (not about or (values["tensor"], _dim(values["dim"])) in about)
+        and (values["tensor"], _dim(values["dim"])) in about
         and values.get("words")
         and category in _CHANGING
     )

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from warmwatch.shared.advice import of_integer
+from warmwatch.shared.advice import of_varying
 from warmwatch.shared.guard_text import ENTRY
 from warmwatch.shared.reasons import LOCAL
 from warmwatch_monitor.model import FEWEST_STEPS, Compilation, VaryingDim
@@ -114,12 +114,12 @@ class Varying:
         of_it = [s for s in sizes if s and (s.tensor, s.dim) == (cause.tensor, cause.dim)]
         numbers = {value for size in of_it for value in size.values}
         dim = self._more(self._known.get(key), made, cause, numbers)
+        dim = replace(dim, helps=of_varying(made.category, reason, made.dynamic) or dim.helps)
         if cause.dim is None:
             # PyTorch compares with each value that was compiled, and does not report the new one
             entries = sum(bool(re.match(ENTRY, line)) for line in reason.split("\n"))
             one_more = not made.at_limit and len(of_it) == entries
-            helps = of_integer(reason, made.dynamic) or dim.helps
-            dim = replace(dim, one_more=one_more, helps=helps)
+            dim = replace(dim, one_more=one_more)
         self._known[key] = replace(dim, within_step=False)
         if self._first.setdefault(key, self._steps) != self._steps or made.evaluating:
             self._first[key] = -1  # it changes from step to step, or from batch to batch

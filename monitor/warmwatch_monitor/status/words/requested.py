@@ -147,6 +147,7 @@ def plain_skip(reason: str | None) -> str | None:
 # where another tensor has the same one, which became dynamic a recompile later.
 _KEEPS_CHANGING, _SIZE_KEEPS_CHANGING = 3, 4
 _MOST = 3
+_AS_A_TENSOR = "pass it as a tensor, or keep it out of the compiled function"
 _PAD = "pad to your largest size"
 _LEAST_DYNAMIC = 2  # PyTorch specializes on 0 and 1, even in a dimension that is marked dynamic
 
@@ -167,14 +168,12 @@ def remedy(dim: VaryingDim) -> Words | None:
     cost = f"; each cost {took(dim.seconds / dim.timed)}" if dim.seconds and dim.timed else ""
     ends = f"from {dim.lowest} to {dim.highest}"
     if dim.dim is not None:
-        made = f"dim {dim.dim} of `{dim.tensor}` was compiled for {number} sizes, {ends}"
-        return begin(made, _of_size(dim), f"{cost}: ")
-    if dim.one_more:
-        ends = f"the first {known} {ends}"
-    helps = dim.helps or "Pass it as a tensor, or keep it out of the compiled function."
-    helps = f"{helps[0].lower()}{helps[1:].removesuffix('.')}"
-    compiled = f"`{attribute(dim.tensor)}` was compiled for {number} values, {ends}"
-    return begin(compiled, helps, f"{cost}: ")
+        made = f"dim {dim.dim} of `{attribute(dim.tensor)}` was compiled for {number} sizes, {ends}"
+    else:
+        ends = f"the first {known} {ends}" if dim.one_more else ends
+        made = f"`{attribute(dim.tensor)}` was compiled for {number} values, {ends}"
+    helps = dim.helps or (_of_size(dim) if dim.dim is not None else _AS_A_TENSOR)
+    return begin(made, f"{helps[0].lower()}{helps[1:].removesuffix('.')}", f"{cost}: ")
 
 
 def last_remedy(log: Log) -> Words | None:
