@@ -9,7 +9,7 @@ import pytest
 from support import builders as b
 from support.documents import status
 from support.values import replace
-from warmwatch.shared.advice import MADE_ANEW
+from warmwatch.shared.advice import MADE_ANEW, advice_for
 from warmwatch.shared.fallbacks import DISABLED, FLEX, LIMIT, MODE, REMEDIES, words
 from warmwatch.shared.record import MOST_TOUCHED, CompileCounts, StepCounts
 from warmwatch.shared.states import CONDITIONS
@@ -94,6 +94,21 @@ def test_with_fullgraph_a_call_at_the_limit_fails_and_does_not_run_eagerly() -> 
     made = view(replace(b.WARM.compile, fallbacks=1), fallbacks=(hit,))
     words = "fail since step 13: the recompile limit of 8 was reached (fullgraph)"
     assert f"new inputs of `forward` {words}" in b.in_words(made)
+
+
+def test_the_remedy_at_the_limit_is_for_what_filled_the_cache() -> None:
+    """The refused call differs in a second attribute, which the entries compare first."""
+    of_calls = [f"0/{n}: self.calls == {n}" for n in range(7)]
+    made = [
+        Compilation(id=f"0/{n}", at_ns=n, kind="forward", category="python_value", reason=reason)
+        for n, reason in enumerate(of_calls, 1)
+    ]
+    hit = {"at_ns": 9, "step": 8, "limit": 8, "category": "python_value", "in_a_row": 7}
+    refused = Fallback(**hit, reason="0/7: self.temp == 1.0")  # type: ignore[arg-type]
+    held = view(replace(b.WARM.compile, fallbacks=1), fallbacks=(refused,), compilations=(*made,))
+    words = b.in_words(held)
+    assert (advice_for(made[0]) or "") in words
+    assert (advice_for(refused) or "") not in words
 
 
 def test_the_sentence_says_what_a_function_at_its_limit_does() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from warmwatch.shared.advice import MADE_ANEW, MANY_MODULES, advice_for
 from warmwatch.shared.fallbacks import FLEX, LIMIT, REMEDIES, cause_of, happens, reason_of, words
@@ -125,16 +126,16 @@ def _remedy(cause: str, figures: Figures) -> str | None:
             name = f"{name} and {_ALL}{fallback.setting}"
         return (
             f"They are the same in every step: set {name} to {variants} or more"
-            f"{_own(fallback, variants)}.{_of_parameter(fallback)}"
+            f"{_own(fallback, variants)}.{_of_parameter(fallback, figures)}"
         )
-    instead = _instead(fallback)
+    instead = _instead(fallback, figures)
     if fallback.in_a_row >= REPEATED_STEPS:
         return f"{instead} A higher {name} only delays it."
     doubled = 2 * (fallback.limit or 8)
     if _within_a_step(fallback, figures):
         return (
             f"They come back in every step: raise {name}, for example to {doubled}, until none is "
-            f"refused{_own(fallback, doubled)}.{_of_parameter(fallback)}"
+            f"refused{_own(fallback, doubled)}.{_of_parameter(fallback, figures)}"
         )
     return (
         f"If these inputs come back, raise {name}, for example to "
@@ -149,15 +150,25 @@ def _own(fallback: Fallback, limit: int) -> str:
     return f", or call torch.compile(..., recompile_limit={limit}, isolate_recompiles=True)"
 
 
-def _of_parameter(fallback: Fallback) -> str:
-    instead = _instead(fallback) if fallback.parameter else ""
+def _of_parameter(fallback: Fallback, figures: Figures) -> str:
+    instead = _instead(fallback, figures) if fallback.parameter else ""
     return f" Or {instead[0].lower()}{instead[1:]}" if instead else ""
 
 
-def _instead(fallback: Fallback) -> str:
+def _instead(fallback: Fallback, figures: Figures) -> str:
+    """What avoids most of the entries: the refused call may differ in something else, too."""
     if fallback.category == NEW_INSTANCE:
         return MANY_MODULES
-    return advice_for(fallback) or "Remove what makes it recompile."
+    entries = [
+        made
+        for made in figures.log.compilations
+        if made.function == fallback.function and made.kind == "forward" and not made.at_limit
+    ]
+    filled = Counter(
+        filter(None, (advice_for(made, later=entries[at:]) for at, made in enumerate(entries, 1)))
+    )
+    remedies = [remedy for remedy, count in filled.most_common(1) if count > 1]
+    return next(iter(remedies), None) or advice_for(fallback) or "Remove what makes it recompile."
 
 
 def unfused(fallback: Fallback, others: int = 0) -> Words:
