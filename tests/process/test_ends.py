@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from support import slots
+from support.records import wait_until
 from support.trainings import environment
 from warmwatch.process.ending import End, end_of
 from warmwatch.shared import record
@@ -89,6 +90,37 @@ def test_the_exit_code_is_recorded_and_the_same_as_without_the_agent(
     )
     if code is not None:
         assert done.returncode == code
+
+
+@pytest.mark.parametrize(
+    ("trains", "how"), [("warmwatch.step()", "failed"), ("", "")], ids=["main", "another"]
+)
+def test_an_exception_is_recorded_while_a_thread_keeps_the_process_alive(
+    records: Path, trains: str, how: str
+) -> None:
+    """Unless that thread is the one that trains."""
+    script = records.parent / "train.py"
+    script.write_text(
+        "import threading, time, warmwatch\n"
+        "def work():\n"
+        f"    {'pass' if trains else 'warmwatch.step()'}\n"
+        "    begun.set(); threading.main_thread().join()\n"
+        "    open('over', 'w').close(); time.sleep(99)\n"
+        "begun = threading.Event()\n"
+        f"warmwatch.attach(); {trains}\n"
+        "threading.Thread(target=work).start(); begun.wait(); 1 / 0\n"
+    )
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(
+        command, env=environment(records), cwd=records.parent, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            wait_until(lambda: (records.parent / "over").exists())
+            folder = slots.only(records)
+            assert record.ENDS[slots.read(folder).compile.end_code] == how
+            assert exception(folder) == ("ZeroDivisionError" if how else None)
+        finally:
+            process.kill()
 
 
 _FROM = "try: read()\nexcept ValueError as error: raise OSError('secret') from error"

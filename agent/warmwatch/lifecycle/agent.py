@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from threading import RLock
+from threading import RLock, main_thread
 from typing import Any
 
 from warmwatch._guard import warn_once
@@ -20,7 +20,7 @@ from warmwatch.lifecycle.listener import HookListener
 from warmwatch.lifecycle.on_warm import WarmCallbacks
 from warmwatch.lifecycle.process_state import ProcessState
 from warmwatch.lifecycle.step_source import StepSource
-from warmwatch.process.ending import End, on_child_exit
+from warmwatch.process.ending import End, on_child_exit, on_main_thread_failure
 from warmwatch.process.parameters import Parameters
 from warmwatch.process.process_tree import child_name, is_data_worker, is_preparing
 from warmwatch.process.settings import Settings, plain_name
@@ -201,6 +201,7 @@ class Agent:
             self.steps.bind(process.record.writer.buffer, process.ledger)
             self.batches.bind(process.record.writer.buffer, process.ledger)
             on_child_exit(self.finish)
+            on_main_thread_failure(self._main_thread_failed)
             process.quiet.begun()
         if self._hint and child_name() is None and process.record.visible:
             self._hint = False
@@ -211,6 +212,11 @@ class Agent:
         self._deferred = False
         if self._armed and child_name() is None:
             self.open()
+
+    def _main_thread_failed(self, end: End) -> None:
+        """Other threads may go on: the end is known, unless one of them trains."""
+        if self._process.ledger.pausing.training in (None, main_thread().ident):
+            self.finish(end)
 
     def finish(self, end: End, *, leaving: bool = False) -> None:
         """Record the end of the process, if there is a record.

@@ -7,6 +7,7 @@ traceback stays as it is. For the status of ``sys.exit``, see ``recorder/exit_st
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing import parent_process, util
@@ -37,6 +38,25 @@ def current_end() -> End:
     leaving = sys.exc_info()[1]  # set while multiprocessing unwinds a child's main function
     interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
     return end_of(leaving, None if interactive else getattr(sys, "last_value", None))
+
+
+def on_main_thread_failure(finish: Callable[[End], None]) -> None:
+    """Call ``finish`` if an exception ends the main thread, before Python waits for other threads.
+
+    ``atexit`` runs after that wait. A thread that never ends, such as one that writes a checkpoint
+    to a disk that hangs, would hide the exception while other ranks wait for this one.
+    """
+    # private, of Python 3.9 and newer: without it, the exception is recorded at the exit
+    if register := getattr(threading, "_register_atexit", None):
+        register(_finish_failed, finish)
+
+
+def _finish_failed(finish: Callable[[End], None]) -> None:
+    try:
+        if (end := current_end()).how == "failed":
+            finish(end)
+    except Exception as error:  # noqa: BLE001 - a guest: the training's exit goes on
+        report("exit", error)
 
 
 def on_child_exit(finish: Callable[[End], None]) -> None:
