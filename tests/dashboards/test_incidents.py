@@ -404,3 +404,18 @@ def test_ranks_that_attach_one_after_another_are_no_lost_ranks(again: float) -> 
         world.daemon("d").rank(rank=1, states=[(again, "starting"), (480, "warm")], attached=again)
     lost = world.alerts.get("WarmwatchRankLost", [])
     assert lost == ([] if again < 400 else [about(7.5, 12)])
+
+
+def test_a_run_that_is_busy_without_a_step_is_a_warning_after_what_it_did_before() -> None:
+    """An endless loop is no stall: it may be an evaluation."""
+    world = World(40)
+    daemon = world.daemon()
+    for run, limit in (("loops", 60), ("evaluated-for-long-before", 1800)):
+        silent = {"silent": (330.0, 9999.0)}
+        daemon.rank(run, quiet_since=300, conditions=silent)
+        daemon.add("warmwatch_stall_limit_seconds", limit, run=run, rank="0")
+    found = {(name, labels["run"]): times for name, labels, times in world.history()}
+    assert found == {
+        ("WarmwatchStalled", "loops"): [about(20.5, 40)],
+        ("WarmwatchStalled", "evaluated-for-long-before"): [about(35.5, 40)],
+    }

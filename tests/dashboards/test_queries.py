@@ -330,7 +330,7 @@ def test_rules_and_variables_keep_clusters_and_nodes_apart(many_nodes: str) -> N
     rare |= {f"run:warmwatch_ranks_{name}:count" for name in ("lost", "gone", "unseen")}
     rare |= {f"instance:warmwatch_{name}" for name in ("ranks:unseen", "up:silent", "other_up:max")}
     rare |= {"rank:warmwatch_unseen_seconds:age", "rank:warmwatch_silent:max"}
-    rare |= {"rank:warmwatch_pause_seconds:age"}
+    rare |= {"rank:warmwatch_pause_seconds:age", "run:warmwatch_busy_without_step_seconds:max"}
     rare |= {"run_condition:warmwatch_ranks:count"}
 
     def incomplete() -> set[str]:
