@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from support.ranks import SECOND, Rank
+from warmwatch.lifecycle.eager_baseline import Baseline
 from warmwatch.shared import record
 from warmwatch.shared.states import State
-from warmwatch.steps.baseline import Baseline
 
 
 class Stance:
