@@ -14,12 +14,11 @@ from warmwatch.hooks.phases import CUSTOM
 from warmwatch.hooks.redaction import redactors
 from warmwatch.hooks.training.losses import recording
 from warmwatch.ledger.ledger import Ledger
-from warmwatch.lifecycle.after_warm import AfterWarm
 from warmwatch.lifecycle.eager_baseline import EagerBaseline
 from warmwatch.lifecycle.listener import HookListener
-from warmwatch.lifecycle.on_warm import WarmCallbacks
 from warmwatch.lifecycle.process_state import ProcessState
 from warmwatch.lifecycle.step_source import StepSource
+from warmwatch.lifecycle.warmth import AfterWarm, WarmCallbacks
 from warmwatch.process.ending import End, on_child_exit, on_main_thread_failure
 from warmwatch.process.parameters import Parameters
 from warmwatch.process.process_tree import child_name, is_data_worker, is_preparing

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import ParamSpec, TypeVar
 
-    from warmwatch.lifecycle.after_warm import Recompile
     from warmwatch.lifecycle.agent import Agent
     from warmwatch.lifecycle.attaching import Attached
+    from warmwatch.lifecycle.warmth import Recompile
     from warmwatch.shared.verdict import Judgement
 
     P = ParamSpec("P")

@@ -18,9 +18,9 @@ _LONGEST_ERROR = 500
 if TYPE_CHECKING:
     from warmwatch.hooks.installation import Hooks
     from warmwatch.hooks.redaction import Redactors
-    from warmwatch.lifecycle.after_warm import AfterWarm
     from warmwatch.lifecycle.process_state import ProcessState
     from warmwatch.lifecycle.step_source import StepSource
+    from warmwatch.lifecycle.warmth import AfterWarm
     from warmwatch.process.parameters import Parameters
     from warmwatch.steps.batches import Batches
     from warmwatch.steps.steps import Steps

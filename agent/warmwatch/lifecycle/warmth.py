@@ -1,9 +1,10 @@
-"""Compilations after the warm-up: reported to callbacks, reported as a warning, or refused.
+"""Whether this process is warm, and what happens then: callbacks of ``on_warm``, and compilations
+after the warm-up reported to callbacks, reported as a warning, or refused.
 
-Off by default. PyTorch's stance ``fail_on_recompile`` refuses what Dynamo would compile. It raises
-at the user's call, before anything is compiled. Stances do not apply to the user's own Triton
-kernels; for these the wrapper around Triton's compiler raises. This is the only case in which the
-agent raises into a training, and only ``after_warm="raise"`` enables it.
+All of that is off by default. PyTorch's stance ``fail_on_recompile`` refuses what Dynamo would
+compile. It raises at the user's call, before anything is compiled. Stances do not apply to the
+user's own Triton kernels; for these the wrapper around Triton's compiler raises. This is the only
+case in which the agent raises into a training, and only ``after_warm="raise"`` enables it.
 
 Callbacks and warnings run on the thread that compiled, once its activity has ended. Inside the
 activity they could compile, or deadlock with the compilation.
@@ -14,12 +15,14 @@ from __future__ import annotations
 from _thread import get_ident
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from warmwatch._guard import pass_on, quietly, report, warn_once
 from warmwatch.hooks.dynamo.disabled import EagerStance, present
 from warmwatch.hooks.points import HookPointAbsentError
 from warmwatch.lifecycle.allowing import allowed, allowing
+from warmwatch.shared import record, verdict
 from warmwatch.shared.advice import advice
 from warmwatch.shared.phrases import called_from, place
 from warmwatch.shared.reasons import plain
@@ -187,3 +190,72 @@ class AfterWarm:
         allowing.intersection_update({get_ident()})  # only this thread exists here
         self.allow()
         self.was_warm, self._waiting = False, []
+
+
+class WarmCallbacks:
+    """Judges this process, and calls the callbacks of ``on_warm``.
+
+    ``open_record``: creates the record if there is none.
+    """
+
+    def __init__(
+        self, process: ProcessState, open_record: Callable[[], None], after_warm: AfterWarm
+    ) -> None:
+        self._process, self._open, self._after_warm = process, open_record, after_warm
+        self._callbacks: list[Callable[[], object]] = []
+
+    def judgement(self) -> verdict.Judgement:
+        """The state of this process, from the same function and bytes as the monitor's."""
+        slot = self._process.record.image()
+        facts = verdict.Facts(
+            attached_ns=slot.header.attached_ns,
+            warm_steps=slot.header.warm_steps,
+            steps=slot.steps,
+            compile=slot.compile,
+            median_step_ns=record.quantile_ns(slot.clean_bins, 0.5),
+            longest_step_ns=record.longest_ns(slot.clean_bins),
+            last_batch_ns=slot.steps.last_batch_ns,
+            baseline_steps=slot.identity.baseline_steps or 0,
+        )
+        return verdict.judge(facts, monotonic_ns())
+
+    def on_warm(self, callback: Callable[[], object]) -> None:
+        """Call ``callback`` once: at the first warm step, or immediately if already warm.
+
+        In a process without steps, the thread of the quiet watch calls it.
+        """
+        self._callbacks.append(callback)
+        if self.judgement().warm:
+            self._call_back()
+
+    def ready(self) -> None:
+        """End the warm-up: the program called ``warmwatch.ready()``."""
+        self._open()
+        self._process.ledger.post("settled", {"by": "ready"})
+        self.check()
+
+    def quiet_elapsed(self) -> None:
+        """End the warm-up of a process without steps if it has been quiet for long enough."""
+        judged = self.judgement()
+        if judged.warm_by == "quiet":
+            begun = self._process.ledger.block[AT["begun"]]
+            values = {"by": "quiet", "at": judged.since_ns, "activities": begun}
+            self._process.ledger.post("settled", values)
+            self.check()
+
+    def check(self) -> None:
+        """Act if the process is warm. K clean steps do not suffice: another thread may compile."""
+        needed = self._callbacks or self._process.announces or self._after_warm.mode == "raise"
+        if needed and self.judgement().warm:
+            self._after_warm.refuse()
+            self._process.announcer.warm()
+            self._call_back()
+
+    def _call_back(self) -> None:
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception as error:  # noqa: BLE001 - it would surface inside optimizer.step()
+                report("on_warm", error)
+                warn_once(f"the on_warm callback {callback!r} raised {error!r}")
