@@ -107,6 +107,9 @@ _OWN_ALONE = re.compile(_OWNS)
 _FILE = re.compile(r"[\w .+@-]+\.py|<[\w -]+>")
 
 
+_TEXTS = frozenset({"reason", "cudagraph_skip", "failure_reason"})  # PyTorch's, in a fact
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redactors:
     """Formats the reasons of recompiles and graph breaks, and the agent's own errors."""
@@ -118,13 +121,15 @@ class Redactors:
 
     def fact(self, fact: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """``values`` of a fact (``hooks.points.Fact``), with PyTorch's texts redacted."""
+        if _TEXTS.isdisjoint(values):
+            return values
         recompiles = fact in ("recompile", "compilation")
-        texts = {
+        redact = {
             "reason": self.recompile if recompiles else self.graph_break,
             "cudagraph_skip": self.graph_break,
             "failure_reason": self.failure,
         }
-        found = {key: redact(str(values[key])) for key, redact in texts.items() if values.get(key)}
+        found = {key: redact[key](str(values[key])) for key in _TEXTS if values.get(key)}
         return {**values, **found}
 
 
