@@ -43,7 +43,7 @@ def _print_case(case: Case) -> int:
         f"{case.scenario.name + (f' rank {rank}' if rank else ''):<28}"
         f" {'ok' if not found else 'WRONG':<6}"
         f" compilations {counts.compilations} graphs {counts.graphs}"
-        f" recompiles {sum(counts.recompiles)}"
+        f" recompiles {sum(counts.recompiles_by_category)}"
         f" compiled {sum(counts.phase_ns) / 1e9:.2f} s"
         f" (by PyTorch {seconds(case.intervals):.2f} s)"
         f" warm-ups {counts.warmups}, first took {counts.first_warmup.steps} steps",

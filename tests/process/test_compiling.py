@@ -150,7 +150,7 @@ result([before + counters["stats"]["unique_graphs"], cleared, armed])
     assert (slot.compile.graphs, cleared, armed) == (graphs, 0, 1)
     assert (slot.compile.warmups, slot.steps.steps) == (2, 8)
     # No recompile for PyTorch, but after the warm-up the forward was compiled again.
-    assert (sum(slot.compile.recompiles), slot.compile.recompiles_after_warm) == (0, 1)
+    assert (sum(slot.compile.recompiles_by_category), slot.compile.recompiles_after_warm) == (0, 1)
 
 
 def test_after_a_reset_each_function_at_the_recompile_limit_counts(records: Path) -> None:

@@ -196,7 +196,9 @@ for name, renamed in CASES.items():
         step = torch.compile(lambda x: x.sin() * 2, backend="aot_eager", dynamic=False)
         for size in (2, 3): step(torch.ones(size, requires_grad=True)).sum().backward()
         image = _current.attached.agent.record.image()
-        found[name] = image.identity.missing, image.compile.compilations, image.compile.recompiles
+        counts = image.compile
+        recompiles = counts.recompiles_by_category
+        found[name] = image.identity.missing, counts.compilations, recompiles
         if name == "fx_compile_async": compile_fx.fx_compile_async = False
     warmwatch.detach()
 result(found)
