@@ -281,7 +281,7 @@ def _compiled(compilation: Compiled, pid: int, tid: int, began: float) -> Iterat
     where = place(*compilation.function).replace("`", "")
     name = f"{compilation.kind} {where}".strip()
     args = {
-        key: value
+        "steps before" if key == "step" else key: value
         for key in ("id", "step", "reason", "category", "cache", "failure", "ops", "kernels")
         if (value := getattr(compilation, key)) is not None
     }

@@ -69,6 +69,17 @@ def test_every_event_is_valid_in_the_trace_event_format() -> None:
             assert all(isinstance(value, int | float) for value in event["args"].values())
 
 
+def test_the_step_of_a_compilation_is_not_one_less_than_in_a_report() -> None:
+    """The trace has the number of steps before it, under that name."""
+    again, *_ = (
+        event["args"]
+        for event in trace(rich())["traceEvents"]
+        if event.get("args", {}).get("id") == a.AGAIN.id and event["cat"] == "forward"
+    )
+    assert again["steps before"] == a.AGAIN.step
+    assert "step" not in again
+
+
 @pytest.mark.parametrize("seconds", [1e308, float("inf"), -1e300])
 def test_impossible_times_are_clamped_to_64_bits(seconds: float) -> None:
     account = rich()
