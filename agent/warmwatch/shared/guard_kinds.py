@@ -49,6 +49,10 @@ _FREED = (
 _FREED_GRADIENT = (
     "Keep the gradients with zero_grad(set_to_none=False), or pass the gradient as an argument."
 )
+_NO_GRADIENT = (
+    "Give each parameter a gradient from the start (p.grad = torch.zeros_like(p)) and keep it with "
+    "zero_grad(set_to_none=False)."
+)
 CLASS_OF_CALL = (
     "Define the class once, outside of functions and loops (a function that defines it makes "
     "another one at each call), and pass values of one type at every call."
@@ -581,5 +585,9 @@ def remedy_of(guard: str) -> str | None:
     if pair is None:
         return None
     kind, named = pair
-    is_attribute = kind.remedy == _NONE and re.match(_ATTRIBUTE_OF, attribute(named["name"]))
-    return ATTRIBUTE_NONE if is_attribute else kind.remedy
+    if kind.remedy != _NONE:
+        return kind.remedy
+    name = attribute(named["name"])
+    if name.endswith(".grad"):
+        return _NO_GRADIENT
+    return ATTRIBUTE_NONE if re.match(_ATTRIBUTE_OF, name) else _NONE

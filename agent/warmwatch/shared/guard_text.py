@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 ENTRY = r"^\s*!?[\d/_]+:\s*"  # `0/1: `, before the guard of that entry
-_LOCAL = r"\b[LG]\[['\"](\w+)['\"]\]"
+# A variable; a global one of an imported module, with the module.
+LOCAL = r"\b[LG]\[['\"](?:__import_\w+['\"]\]\.|(\w+)['\"]\])"
 # A key of a dict that is an object, such as a parameter; torch 2.6 has the second.
 _KEY = r"\[list\((?:dict\.keys\([^()]*\)|[^()]*\.keys\(\))\)\[\d+\]\]"
 # Around a number that the code makes a constant; torch 2.13 has it no more.
@@ -20,7 +21,7 @@ def guard_of(entry: str) -> str:
     """The guard in the first line of an entry, without its number and the user's line."""
     line = entry.strip().partition("\n")[0]
     guard = re.sub(ENTRY, "", line).partition("  # ")[0].partition(ON_PARAMETER)[0]
-    named = re.sub(_KEY, "['...']", re.sub(_LOCAL, r"\1", guard.strip().removesuffix(".")))
+    named = re.sub(_KEY, "['...']", re.sub(LOCAL, r"\1", guard.strip().removesuffix(".")))
     return re.sub(_AS_TENSOR, r"\1", named)
 
 

@@ -15,7 +15,6 @@ from warmwatch.shared.guard_text import COMPARES, ON_PARAMETER, attribute, guard
 from warmwatch.shared.values import NEW_INSTANCE
 
 # Texts: `re` compiles each at its first use, and most commands use none.
-LOCAL = r"\b[LG]\[['\"](\w+)['\"]\]"
 _TENSOR = r"(?i)tensor '(?P<name>.+?)' (?P<what>[\w ]+?) mismatch\b\W*(?P<rest>.*)"
 _FROM_TO = r"(?i)expected (?P<old>.+?),? (?:actual|but got|got) (?P<new>.+?)\s*$"
 _DIMENSION = r"at index (\d+)"

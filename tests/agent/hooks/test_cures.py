@@ -98,6 +98,19 @@ def attribute_none(*, cured: bool) -> None:
         layer.block.memory = step(x())
 
 
+def gradient(*, cured: bool) -> None:
+    weights = [torch.nn.Parameter(x()) for _ in range(2)]
+    if cured:
+        for weight in weights:
+            weight.grad = torch.zeros_like(weight)
+    optimizer = torch.optim.SGD(weights)
+    step = compiled(optimizer.step)
+    for weight in weights * 2:
+        (x() @ weight).sum().backward()
+        step()
+        optimizer.zero_grad(set_to_none=not cured)
+
+
 def function(*, cured: bool) -> None:
     def apply(x: Any, act: Any) -> Any:
         return act(x)
@@ -402,6 +415,7 @@ CURES: list[tuple[Program, str, str, int]] = [
     (mask, "None", "mask of ones", 0),
     (attribute, "`lora_A`", "before the first compiled call", 0),
     (attribute_none, "`self.block.memory` was None", "a tensor of zeros instead of None", 0),
+    (gradient, ".grad` ", "torch.zeros_like(p)", 0),
     (function, "`act` is another function", "one compiled function for each", 0),
     (freed, "freed", "Define the class once", 0),
     (aliased, "are no longer the same object", ".clone()", 0),

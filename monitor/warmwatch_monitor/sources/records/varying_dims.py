@@ -16,8 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared.advice import of_varying
-from warmwatch.shared.guard_text import ENTRY
-from warmwatch.shared.reasons import LOCAL
+from warmwatch.shared.guard_text import ENTRY, LOCAL
 from warmwatch_monitor.model import FEWEST_STEPS, Compilation, VaryingDim
 
 MOST_DIMS = 50
