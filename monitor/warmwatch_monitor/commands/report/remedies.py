@@ -17,7 +17,7 @@ from warmwatch_monitor.model.run_summary import Provenance
 from warmwatch_monitor.output.amounts import REASON_LIMIT, broken_at, few, own_words
 from warmwatch_monitor.status.schema.compile import Break
 from warmwatch_monitor.status.words.repeating import failure, remedy_of_failure
-from warmwatch_monitor.status.words.requested import remedy_of_calls
+from warmwatch_monitor.status.words.requested import OFF, remedy_of_calls
 
 _WORTH_SECONDS, _WORTH_SHARE = 1.0, 0.01  # of the run: the lesser of the two
 _DATA_SHARE = 0.1
@@ -92,9 +92,8 @@ def _without_compiling(
     compile = rank["compile"]
     compiled = compile.get("seconds") or compile.get("precompiled") or compile.get("eager_calls")
     if (by := compile.get("disabled")) and not by.endswith("_on_recompile"):
-        yield Remedy(
-            about="compilation was turned off", what="Turn it on again, if that was not meant."
-        )
+        about = f"compilation was turned off by {OFF.get(by, by)}"
+        yield Remedy(about=about, what="Turn it on again, if that was not meant.")
     elif (
         (rank["steps"] and compile.get("wrappers"))
         and not (compiled or rank.get("compiling_workers"))

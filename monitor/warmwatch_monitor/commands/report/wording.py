@@ -27,6 +27,7 @@ from warmwatch_monitor.output.amounts import gained, if_known, limited, moment, 
 from warmwatch_monitor.output.document import Document, Item, Section, table
 from warmwatch_monitor.status.schema.rank import Baseline
 from warmwatch_monitor.status.words.progress import baseline_measured
+from warmwatch_monitor.status.words.requested import OFF
 from warmwatch_monitor.status.words.states import ended_in_words
 
 _NEARLY = 0.95  # of the compile time
@@ -293,7 +294,8 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
         *(("driver", what.driver), ("Python", what.python)),
     )
     others = ", ".join(f"{name} {version}" for name, version in versions if version)
-    compiled = "; ".join(dict.fromkeys(map(_wrapping, what.wrappings)))
+    off = [f"turned off by {OFF[what.disabled]}"] if what.disabled in OFF else []
+    compiled = "; ".join([*dict.fromkeys(map(_wrapping, what.wrappings)), *off])
     values = {
         "host": report.host,
         "script": _with(what.script, what.commit and what.commit[:12]),

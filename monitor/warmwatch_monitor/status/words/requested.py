@@ -13,7 +13,7 @@ from warmwatch_monitor.model import FEWEST_STEPS, Figures, Log, VaryingDim
 from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.output.summary import Words, begin
 
-_OFF = {
+OFF = {
     "environment": "TORCHDYNAMO_DISABLE",
     "stance": 'torch.compiler.set_stance("force_eager")',
     "config": "torch._dynamo.config.disable (or TORCH_COMPILE_DISABLE)",
@@ -42,7 +42,7 @@ def turned_off(figures: Figures) -> str | None:
     since = f" since step {step + 1}" if step else ""
     if by in _OF_NEW:
         return f"new inputs {_OF_NEW[by]}{since}: {_stance(by)}"
-    return f"compilation is turned off{since} by {_OFF[by]}"
+    return f"compilation is turned off{since} by {OFF[by]}"
 
 
 def uncompiled_calls(figures: Figures) -> Words:

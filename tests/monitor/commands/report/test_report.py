@@ -578,6 +578,16 @@ def test_calls_under_a_stance_have_a_remedy_after_the_stance_has_gone() -> None:
     assert not any("turned off" in one.about for one in made.do)  # what fits still runs compiled
 
 
+def test_a_report_names_what_turned_compilation_off() -> None:
+    account = a.finished(answers={"compile.disabled": "environment"})
+    account = replace(account, what=replace(account.what, disabled="environment"))
+    (found,) = [one for one in report(account).do if "turned off" in one.about]
+    assert found.about == "compilation was turned off by TORCHDYNAMO_DISABLE"
+    row = re.search(r"^torch.compile +(.*)$", text(account), re.MULTILINE)
+    assert row is not None
+    assert row[1].endswith("turned off by TORCHDYNAMO_DISABLE")
+
+
 IN_VAIN = {"condition": "nothing_captured", "words": "this is eager speed", "advice": "Find out."}
 
 
