@@ -240,6 +240,22 @@ def test_the_rank_that_was_killed_comes_before_those_that_failed_of_it(
     )
 
 
+def test_a_rank_that_ended_too_early_is_told_with_those_that_failed_of_it() -> None:
+    """Its data were over, for example, and it ended without an error."""
+    world = World(8)
+    daemon, finished = world.daemon(), {"end": "finished", "exit_code": "0"}
+    raised = {"end": "failed", "exception": "RuntimeError", "exit_code": "1"}
+    for run, at in (("early", 296.0), ("late", 330.0)):
+        daemon.rank(run, 1, [(0, "warm"), (at, "finished")], end=finished, world_size=2)
+        daemon.rank(run, 0, [(0, "warm"), (300, "failed")], end=raised, world_size=2)
+    texts = {
+        labels["run"]: text["description"].partition("named first. ")[2]
+        for labels, text in world.notified(["WarmwatchRunFailed"], 8)["WarmwatchRunFailed"]
+    }
+    early = "1 of its ranks ended before without an error: if that was too early, the others failed"
+    assert texts == {"early": f"{early} of it.", "late": ""}
+
+
 def test_a_rank_that_was_interrupted_comes_before_those_that_failed_of_it() -> None:
     world = World(8)
     daemon = world.daemon()
