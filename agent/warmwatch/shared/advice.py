@@ -57,8 +57,8 @@ ADVICE = {
         "new guard."
     ),
     "global_state": (
-        "Set global switches (deterministic algorithms, default dtype, number of threads) once, "
-        "before the first compiled call."
+        "Set global switches (deterministic algorithms, default dtype, precision of float32, "
+        "number of threads) once, before the first compiled call."
     ),
     "device": "Move the inputs to one device before they reach the compiled function.",
     "new_instance": (

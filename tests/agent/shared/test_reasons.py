@@ -12,6 +12,7 @@ from warmwatch.hooks.dynamo.recompile_reasons import category_of, most_specific_
 from warmwatch.hooks.phases import phase_of
 from warmwatch.hooks.redaction import recompile
 from warmwatch.shared.advice import advice
+from warmwatch.shared.reasons import plain
 from warmwatch.shared.record import PHASES
 
 _IDENTITY = "object_identity"
@@ -64,6 +65,19 @@ def test_the_guard_of_the_present_mode_comes_first() -> None:
     reasons = most_specific_first(["0/1: GLOBAL_STATE changed: grad_mode ", size])
     assert reasons == f"{size}\n0/1: GLOBAL_STATE changed: grad_mode"
     assert category_of(reasons) == "shape"
+
+
+def test_a_setting_that_changed_is_the_cause_and_not_a_mode_that_comes_in_turn() -> None:
+    """Both modes were compiled: without the new setting, their entries would serve."""
+    setting = "GLOBAL_STATE changed: allow_tf32 "
+    mode = "GLOBAL_STATE changed: autocast(cpu)_enabled "
+    both = "GLOBAL_STATE changed: autocast(cpu)_enabled allow_tf32 "
+    for reasons in ([both, setting], [mode, setting, both]):
+        texts = [f"0/{len(reasons) - at}: {text}" for at, text in enumerate(reasons, 1)]
+        found = most_specific_first(texts)
+        assert category_of(found) == "global_state"
+        assert plain(found) == "the setting `allow_tf32` changed"
+    assert category_of(most_specific_first([f"0/1: {mode}", f"0/0: {both}"])) == "autocast"
 
 
 @pytest.mark.parametrize(

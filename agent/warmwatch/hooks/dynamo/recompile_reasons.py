@@ -220,7 +220,9 @@ _NEXT_ENTRY = re.compile(r"\n(?=\s*!?\d[\d/_]*:\s)")
 
 # Every guard set begins with the global state. A line about it belongs to an entry for another
 # mode, such as an evaluation's. The failed guard of the entry for the present mode is the cause.
+# Without one, that of the entry with the fewest other settings is, before what comes in turn.
 _OF_ANOTHER_MODE = ("grad_mode", "autocast", "global_state")
+_STATES = re.compile(r"GLOBAL_STATE changed:(.*)")
 # Entries that PyTorch removed, and those for the static shape of another parameter.
 _FREED = "Cache line invalidated"
 _OF_PARAMETER = "Guard failed on a parameter"
@@ -302,7 +304,7 @@ def cause_first(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) 
     nearest = sorted(
         fitting,
         key=lambda entry: (
-            entry.of_mode,
+            _other_states(entry),
             is_freed and _OF_PARAMETER in entry.text,
             _is_farther(entry, groups),
             not entry.own,
@@ -354,6 +356,15 @@ def _rank(fitting: Sequence[_Failed], failed: _Failed) -> float:
         and (failed.only not in entry.rejected or (in_turn and category_of(entry.text) == "shape"))
     ]
     return -max(accepting, default=-1)
+
+
+def _other_states(failed: _Failed) -> tuple[int, bool]:
+    """How many settings the entry has otherwise, and whether one of them is a mode."""
+    if not failed.of_mode:
+        return 0, False
+    names = _STATES.search(failed.text.partition("\n")[0])
+    is_mode = category_of(failed.text) != "global_state"
+    return len(names[1].split()) if names else 1, is_mode
 
 
 def _is_farther(failed: _Failed, groups: Sequence[frozenset[str]]) -> bool:
