@@ -285,6 +285,8 @@ def _compiled(compilation: Compiled, pid: int, tid: int, began: float) -> Iterat
         for key in ("id", "step", "reason", "category", "cache", "failure", "ops", "kernels")
         if (value := getattr(compilation, key)) is not None
     }
+    if compilation.at_limit:
+        name += " (refused at the recompile limit)"
     begin = _begin(compilation)
     yield _slice(name, compilation.kind, pid, tid, begin - began, compilation.ended - began, args)
     for phase in PHASES:

@@ -80,6 +80,12 @@ def test_the_step_of_a_compilation_is_not_one_less_than_in_a_report() -> None:
     assert "step" not in again
 
 
+def test_a_call_at_the_recompile_limit_is_not_called_a_compilation() -> None:
+    refused = replace(a.AGAIN, at_limit=True)
+    names = {event["name"] for event in trace(a.finished(compiled=(refused,)))["traceEvents"]}
+    assert any(name.endswith(" (refused at the recompile limit)") for name in names)
+
+
 @pytest.mark.parametrize("seconds", [1e308, float("inf"), -1e300])
 def test_impossible_times_are_clamped_to_64_bits(seconds: float) -> None:
     account = rich()
