@@ -235,7 +235,7 @@ _OF_OPTIMIZER = (
 # PyTorch's default makes these inputs once they have changed: a finite float anywhere, and an
 # integer that is passed to the function; not one of a module, nor a global variable.
 _INTEGER = r"^(?P<name>\w+(?:\[[^\]]*\])*) == (?P<old>-?\d+)$"
-_OF_NUMBER = r"^([\w.\[\]'\"]+) == -?\d"
+_NUMBER_GUARD = r"^([\w.\[\]'\"]+) == -?\d"
 _FLOAT = r"^(?P<name>[\w.\[\]'\"]+) == (?P<old>-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+))$"
 _DYNAMIC_NUMBER = (
     "PyTorch treats a number as dynamic once it has changed: other values usually need no "
@@ -393,7 +393,7 @@ def subjects(reason: str) -> frozenset[Subject]:
     if match := re.search(_MISMATCH, entry):
         return frozenset({(guard_of(match["name"]), match["dim"] or "")})
     guard = guard_of(entry)
-    if match := re.match(_OF_NUMBER, guard):
+    if match := re.match(_NUMBER_GUARD, guard):
         return frozenset({(match[1], "")})
     if sizes := re.findall(_SIZE_OF, guard):
         return frozenset(sizes)
