@@ -381,7 +381,7 @@ def test_a_rank_that_hung_is_named_before_those_that_waited_for_it_until_their_t
     }
     text = world.texts("WarmwatchRankLost", 18)
     assert text["first_rank"].startswith("rank 1 on node-b: stalled, no step for ")
-    assert "The rank that is named first lives, and had stalled before" in text["description"]
+    assert "The rank that is named first lives, and had stalled, saved" in text["description"]
     assert text["command"] == "on node-b: warmwatch stacks 'gpt2'"
 
 
@@ -435,3 +435,27 @@ def test_a_run_that_is_busy_without_a_step_is_a_warning_after_what_it_did_before
         ("WarmwatchStalled", "loops"): [about(20.5, 40)],
         ("WarmwatchStalled", "evaluated-for-long-before"): [about(35.5, 40)],
     }
+
+
+@pytest.mark.parametrize(("began", "first"), [(295, 1), (800, 0)], ids=["timeout", "shortly"])
+def test_a_save_that_hangs_is_named_before_the_ranks_whose_collectives_timed_out(
+    began: float, first: int
+) -> None:
+    """But not one that goes on when a rank is killed."""
+    world = World(18)
+    failed = [(0.0, "warm"), (900.0, "failed")]
+    world.daemon().rank(states=failed, end=RAISED, world_size=2, timeout=600)
+    other = world.daemon("b")
+    other.rank(rank=1, world_size=2, timeout=600)
+    other.add(
+        "warmwatch_checkpoint_start_timestamp_seconds",
+        lambda at: began if at >= began else None,
+        run="gpt2",
+        rank="1",
+    )
+    text = world.texts("WarmwatchRankLost", 17)
+    assert text["first_rank"].startswith(f"rank {first} on node-{'ab'[first]}: ")
+    assert ("saves or evaluates for" in text["first_rank"]) == bool(first)
+    assert text["command"].startswith(
+        f"on node-{'ab'[first]}: warmwatch s{['tatus', 'tacks'][first]}"
+    )
