@@ -112,7 +112,7 @@ def _normal(seen: Seen, section: str) -> list[str]:
         line = " / ".join(line.replace(str(seen.folder), "<folder>").splitlines())
         # the state of a generator is numbers, and one may equal a pid
         for pid in () if "random state" in section else seen.pids:
-            line = re.sub(rf"\b{pid}\b", "<pid>", line)
+            line = re.sub(rf"(?<!\.py:)\b{pid}\b", "<pid>", line)  # nor the number of a line
         for pattern, text in () if section.endswith(_EXACT) else _NORMALISED:
             line = pattern.sub(text, line)
         lines.append(line)
