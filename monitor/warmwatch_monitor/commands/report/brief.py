@@ -47,8 +47,8 @@ def brief(report: Report, width: int, called: str) -> Iterator[RenderableType]:
         worst = max(report.slower, key=lambda period: period.ratio)
         yield Text(f"Slower than before {slower_period(worst)}.", style="yellow")
     yield from _cost(report)
-    for place, remedy in enumerate(report.do[:_MOST], 1):
-        yield from _remedy(place, remedy, width)
+    for remedy in report.do[:_MOST]:
+        yield from _remedy(remedy, width)
     yield _next(report, called)
 
 
@@ -87,15 +87,15 @@ def _cost(report: Report) -> Iterator[Text]:
     yield Text(f"{text}.")
 
 
-def _remedy(place: int, remedy: Remedy, width: int) -> Iterator[RenderableType]:
+def _remedy(remedy: Remedy, width: int) -> Iterator[RenderableType]:
     """Its subject and saving, then the advice."""
     saves = f", up to {took(remedy.saves)}" if remedy.saves else ""
-    head = Text(f"{place}. {remedy.about}{saves}", style="bold")
+    head = Text(f"- {remedy.about}{saves}", style="bold")
     if len(head) + len(remedy.what) + 2 <= width:
         yield head.append(": ", style="not bold").append(remedy.what, style="not bold")
     else:
-        yield Text(fill(head.plain, width, subsequent_indent="   "), style="bold")
-        yield Padding(Text(remedy.what), (0, 0, 0, 3))
+        yield Text(fill(head.plain, width, subsequent_indent="  "), style="bold")
+        yield Padding(Text(remedy.what), (0, 0, 0, 2))
 
 
 def _next(report: Report, called: str) -> Text:

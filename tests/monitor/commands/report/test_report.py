@@ -1083,15 +1083,15 @@ def test_a_brief_report_has_sentence_bar_remedies_cost_and_next_commands() -> No
     names = [one.name for one in report(account).goodput.shares if one.ratio > 0]  # type: ignore[union-attr]
     assert sorted(names, key=key.index) == names  # in the order of the bar
     assert cost.startswith("Compiling took 1")
-    assert any(line.startswith("1. ") and "up to " in line for line in output)
+    assert any(line.startswith("- ") and "up to " in line for line in output)
     assert output[-1].endswith("The last comparable run: warmwatch compare aaaaaaaa gpt2")
 
 
-def test_a_brief_remedy_is_indented_below_its_number() -> None:
+def test_a_brief_remedy_is_indented_below_its_sign() -> None:
     output = lines_of(a.finished(compiled=a.TWICE), width=30)
-    begin = next(at for at, line in enumerate(output) if line.startswith("1. "))
+    begin = next(at for at, line in enumerate(output) if line.startswith("- "))
     end = next(at for at, line in enumerate(output) if line.startswith("All of it"))
-    assert all(line.startswith(("   ", "2. ", "3. ")) for line in output[begin + 1 : end])
+    assert all(line.startswith(("  ", "- ")) for line in output[begin + 1 : end])
     assert "recompile" in output[begin] + output[begin + 1]
 
 
