@@ -223,7 +223,7 @@ _OF_NUMBER_OF_ONE = (
     "The number becomes a size, and PyTorch compiles sizes 0 and 1 separately: keep it above 1, or "
     "call the function once with each during the warm-up."
 )
-_AT_MOST_ONE = r"(?: == [01]| <= 1)$"
+_AT_MOST_ONE = r"(?: [!=]= [01]| <= 1)$|^2 <= (?!.*<=)"
 
 
 # A number of an optimizer, which a schedule changes. A learning rate can be a tensor.

@@ -170,6 +170,13 @@ def test_no_tensor_is_advised_for_an_integer_that_the_code_makes_a_constant(
     assert ("as a tensor" in text) is not is_constant
 
 
+@pytest.mark.parametrize("guard", ["k == 1", "k != 1", "0 <= k <= 1", "2 <= k"])
+def test_a_number_that_becomes_a_size_of_0_or_1_has_its_own_remedy(guard: str) -> None:
+    for place, own in (("_prims/__init__.py:9 in g", True), ("_dynamo/v.py:9 in g", False)):
+        text = advice("python_value", "forward", f"0/1: {guard}  # t.py:3 in f ({place})")
+        assert ("keep it above 1" in str(text)) is own
+
+
 def test_values_that_need_other_remedies_are_other_causes() -> None:
     guards = ("L['self'].tag == '...'", "___stack0 == 1.5", "L['n'] == 3")
     assert len({cause("python_value", "forward", f"0/0: {guard}") for guard in guards}) == 3
