@@ -183,10 +183,9 @@ def of_check(records: Path) -> dict[str, Any]:
     (record,) = reading.records
     causes = parse_journal(record.folder)
     (rank,) = measured(runs, {record.folder: causes})[0].ranks
-    shares = rank.functions.values()
     return {
         **{_OF_CHECK.get(name, name): count for name, count in rank.counts.items()},
-        "compilations": sum(one.compilations for one in shares),
+        "compilations": sum(counts["compilations"] for counts in rank.functions.values()),
         "new_instances": sum(one.category == NEW_INSTANCE for one in causes.recompiles),
     }
 
