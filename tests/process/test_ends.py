@@ -123,6 +123,19 @@ def test_an_exception_is_recorded_while_a_thread_keeps_the_process_alive(
             process.kill()
 
 
+def test_a_record_that_opens_after_the_main_thread_has_ended_has_no_error(records: Path) -> None:
+    script = records.parent / "train.py"
+    script.write_text(
+        "import threading, warmwatch\n"
+        "def work(): threading.main_thread().join(); warmwatch.step()\n"
+        "warmwatch.attach(); threading.Thread(target=work).start()\n"
+    )
+    subprocess.run([sys.executable, str(script)], env=environment(records), check=True)
+    folder = slots.only(records)
+    assert [event["event"] for event in slots.events(folder)] == ["attach", "step", "exit"]
+    assert end(folder) == ("finished", 0)
+
+
 _FROM = "try: read()\nexcept ValueError as error: raise OSError('secret') from error"
 WHERE = {
     "own line": ("1 / 0", "<module>"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import parent_process, util
 from typing import Any
@@ -48,7 +49,8 @@ def on_main_thread_failure(finish: Callable[[End], None]) -> None:
     """
     # private, of Python 3.9 and newer: without it, the exception is recorded at the exit
     if register := getattr(threading, "_register_atexit", None):
-        register(_finish_failed, finish)
+        with suppress(RuntimeError):  # a thread opens the record after the main one has ended
+            register(_finish_failed, finish)
 
 
 def _finish_failed(finish: Callable[[End], None]) -> None:
