@@ -94,6 +94,8 @@ _NO_HELP = (
     "It may be possible to write Dynamo tracing rules",
     "Please report an issue",
 )
+# PyTorch's own sentence in the exception of an operator that cannot be traced.
+_NO_FAKE = re.compile(r"\bPlease use (`[A-Za-z_][\w.]{0,80}\.register_fake`)")
 _FIELD = re.compile(r"""\[(['"])([a-z_]{1,32})\1\]""")
 _ENTRY = re.compile(r"\s*!?\d+/\d[\d/_]*:\s")
 _FUNCTION = ("<function ", "<built-in ", "<bound method ")  # their repr()
@@ -203,6 +205,13 @@ def hint(text: str) -> str | None:
         if not match[1].startswith(_NO_HELP):
             return _sentences(_scanned(match[1])[0], _BREAK_LIMIT)
     return None
+
+
+def hint_of_failure(text: str) -> str | None:
+    """What to do about an operator without a fake implementation; of any other exception the
+    message may be the user's text."""
+    match = _NO_FAKE.search(text[:_HINTS_LOOKED_AT])
+    return f"Use {match[1]} to add a fake implementation of the operator." if match else None
 
 
 def error(raised: Exception) -> str:

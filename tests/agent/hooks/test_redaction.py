@@ -16,6 +16,7 @@ from warmwatch.hooks.redaction import (
     failure,
     graph_break,
     hint,
+    hint_of_failure,
     recompile,
     redactors,
 )
@@ -272,6 +273,16 @@ BRANCH = """Data-dependent branching
 )
 def test_a_failure_has_the_types_of_its_exceptions_and_no_message(text: str, words: str) -> None:
     assert failure(text) == words
+
+
+def test_a_failure_for_want_of_a_fake_implementation_says_so_and_nothing_of_the_message() -> None:
+    said = (
+        "RuntimeError when making fake tensor call\n  Explanation: got RuntimeError('There was no "
+    )
+    said += "fake impl registered for <CustomOpDef(my::scale)>. This is necessary. Please use "
+    words = "Use `scale.register_fake` to add a fake implementation of the operator."
+    assert hint_of_failure(f"{said}`scale.register_fake` to add an fake impl.')") == words
+    assert hint_of_failure("Hint: a patient's value") is None
 
 
 def test_a_hint_is_the_first_one_that_helps_without_values() -> None:

@@ -22,7 +22,7 @@ from warmwatch.hooks.points import (
     look_up,
     untraced,
 )
-from warmwatch.hooks.redaction import hint
+from warmwatch.hooks.redaction import hint, hint_of_failure
 from warmwatch.shared.user_code import place
 
 NAMES = ("log_compilation_event",)  # names of the function, newest first
@@ -219,8 +219,7 @@ def entry(metrics: Any) -> dict[str, Any]:
         # PyTorch's own texts; that of another exception may be the user's
         if left or "BackendCompilerFailed" in failure:
             values["failure_reason"] = raised
-        # another exception's text may be the user's
-        values["failure_hint"] = hint(str(raised or "")) if left else None
+        values["failure_hint"] = (hint if left else hint_of_failure)(str(raised or ""))
     if kind_of(metrics) == "cudagraph" and getattr(metrics, "is_forward", None) is False:
         values["backward"] = True
     return {key: value for key, value in values.items() if value is not None}
