@@ -84,6 +84,20 @@ def test_a_host_that_dies_while_the_others_wait_is_a_page_before_they_stall(
     )
 
 
+def test_a_host_that_is_scraped_every_minute_is_found_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("support.promtool.STEP", 60)
+    world = World(15)
+    world.daemon("gone", down=lambda at: at >= DEAD).rank(world_size=2)
+    states = [(0.0, "warm"), (420.0, "stalled")]
+    world.daemon("other").rank(rank=1, states=states, world_size=2)
+    assert world.alerts == {
+        "WarmwatchHostLost": [about(9, 15)],
+        "WarmwatchDaemonDown": [about(7, 15)],
+    }
+
+
 def test_a_daemon_that_restarts_while_a_run_pauses_is_no_lost_host() -> None:
     """A pause of less than 20 s, or a host that is back within 30 s."""
     world = World(15)
