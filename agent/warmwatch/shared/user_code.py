@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -39,6 +40,7 @@ def is_library(file: str, module: Any = None) -> bool:
     return file.startswith(_STANDARD)
 
 
+@lru_cache(maxsize=1024)
 def is_standard(file: str) -> bool:
     """Whether ``file`` is of the standard library, or of Dynamo's code in place of it."""
     if any(folder in file for folder in _INSTALLED):
@@ -46,6 +48,7 @@ def is_standard(file: str) -> bool:
     return file.startswith((_STANDARD, "<frozen "))
 
 
+@lru_cache(maxsize=1024)
 def is_pytorch(file: str) -> bool:
     return any(f"{folder}torch/" in file for folder in _INSTALLED)
 

@@ -390,6 +390,14 @@ def test_the_place_of_a_break_takes_no_longer_after_many_breaks() -> None:
     assert seconds(200_000) < 20 * seconds(2_000)
 
 
+def test_the_stacks_of_earlier_breaks_are_not_read_if_the_last_is_in_the_users_code() -> None:
+    """Each may have dozens of frames, and the training waits."""
+    frame = SimpleNamespace(name="f", filename="train.py", lineno=3)
+    earlier = SimpleNamespace(reason="graph_break()")  # without a stack
+    last = SimpleNamespace(reason="graph_break()", user_stack=[frame])
+    assert Breaks({}, [earlier, last]).place("graph_break()")["line"] == 3
+
+
 def test_a_compilation_is_reported_if_its_breaks_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -121,12 +121,18 @@ class Breaks:
         latest = self._reasons[-MOST_BREAKS:]  # PyTorch's list grows with a training
         alike = [value for value in latest if head_of(reason_of(value)) == head]
         same = [value for value in alike if reason_of(value) == reason]  # not in each version
-        places = [where for value in same or alike if (where := place_of(value))]
-        own = [where for where in places if "library" not in where]
-        where = (own or places or [{}])[-1]
-        # code that is compiled by itself, after a break in its caller, has no caller
-        called = (other for value in alike if (other := place_of(value)).items() > where.items())
-        return {**next(called, where), **helps}
+        where: dict[str, Any] = {}
+        for value in reversed(same or alike):
+            found = place_of(value)
+            where = where or found
+            if found and "library" not in found:
+                where = found
+                break
+        if "library" in where and "caller" not in where:
+            # code that is compiled by itself, after a break in its caller, has no caller
+            called = map(place_of, reversed(alike))
+            where = next((other for other in called if other.items() > where.items()), where)
+        return {**where, **helps}
 
     def _first(self, group: str) -> dict[str, int]:
         counter = self._counters.get(group, {})
@@ -162,16 +168,17 @@ def place_of(value: Any) -> dict[str, Any]:
     """
     if not value.user_stack:
         return {}
-    frames = [f for f in value.user_stack if not is_standard(f.filename)] or value.user_stack
-    inner = frames[-1]
+    frames = value.user_stack[::-1]  # a deep one is read only as far as needed
+    inner = next((f for f in frames if not is_standard(f.filename)), frames[0])
     library = is_library(inner.filename)
     frame = inner
     if not expected_break(reason_of(value), inner.name, library=library):
-        frame = next((f for f in reversed(frames) if not is_pytorch(f.filename)), inner)
+        theirs = (f for f in frames if not is_standard(f.filename) and not is_pytorch(f.filename))
+        frame = next(theirs, inner)
     where = place(frame.name, frame.filename, frame.lineno)
     if library:
         where["library"] = True
-        if own := next((f for f in reversed(frames) if not is_library(f.filename)), None):
+        if own := next((f for f in frames if not is_library(f.filename)), None):
             where["caller"] = f"{place(None, own.filename, None)['file']}:{own.lineno}"
     return where
 
