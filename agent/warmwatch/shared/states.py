@@ -107,6 +107,7 @@ HELD_UP_FLOOR_NS = 3 * 10**9
 
 ENDED = frozenset({State.FINISHED, State.FAILED, State.LOST})
 ENDED_STATES = frozenset(state.value for state in ENDED)  # by their public names
+FINISHED_SO = ("interrupted", "detached")  # ends in the state ``finished``, shown instead of it
 WARM = frozenset({State.WARM, State.EAGER})
 
 # From least to most advanced. A run's state is that of its least advanced living rank. A rank that

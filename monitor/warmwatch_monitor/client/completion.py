@@ -7,11 +7,10 @@ from collections.abc import Mapping
 
 import click
 
-from warmwatch.shared.states import State
+from warmwatch.shared.states import FINISHED_SO, State
 from warmwatch_monitor.base.errors import WarmwatchError
 from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.client.answers import answer_source
-from warmwatch_monitor.output.states import FINISHED_SO
 from warmwatch_monitor.status.goals import GOALS
 
 _MOST = 50  # earlier runs

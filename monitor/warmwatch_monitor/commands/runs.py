@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from warmwatch.shared.phrases import took
-from warmwatch.shared.states import ENDED_STATES, State
+from warmwatch.shared.states import ENDED_STATES, FINISHED_SO, State
 from warmwatch_monitor.base.errors import StoreError, UsageError, nearest
 from warmwatch_monitor.base.settings import NO_SQLITE, HistorySettings, load_history_settings
 from warmwatch_monitor.client.answers import settings_from
@@ -32,7 +32,6 @@ from warmwatch_monitor.output.amounts import if_known
 from warmwatch_monitor.output.console import draw, has_colour, note, plain, say, width
 from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.output.options import Whole
-from warmwatch_monitor.output.states import FINISHED_SO
 from warmwatch_monitor.output.summary import shortened
 from warmwatch_monitor.status.goals import lives
 from warmwatch_monitor.status.words.states import ended_in_words

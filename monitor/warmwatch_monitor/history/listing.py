@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from warmwatch.shared.states import FINISHED_SO
 from warmwatch.shared.values import printable
 from warmwatch_monitor.history.rows import RowError, run_row
 from warmwatch_monitor.model.run_summary import Epoch, RunSummary
-from warmwatch_monitor.output.states import FINISHED_SO
 
 if TYPE_CHECKING:
     import sqlite3  # which not every Python has

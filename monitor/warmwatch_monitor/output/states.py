@@ -33,7 +33,6 @@ PHASE_STYLES: Mapping[str, str] = {
     "other": "white",
     "outside": "yellow",
 }
-FINISHED_SO = ("interrupted", "detached")  # ends in the state ``finished``, shown instead of it
 _ORDER = {state: place for place, state in enumerate(STYLES)}
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain
 
 from warmwatch.shared.phrases import called_from, counted, duration, place, took
-from warmwatch.shared.states import ENDED, WARM, State
+from warmwatch.shared.states import ENDED, FINISHED_SO, WARM, State
 from warmwatch_monitor.figures.clauses import Kind
 from warmwatch_monitor.model import (
     FEWEST_STEPS,
@@ -23,7 +23,6 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.model.machine import WORKER
 from warmwatch_monitor.output.amounts import reason
-from warmwatch_monitor.output.states import FINISHED_SO
 from warmwatch_monitor.output.summary import Clause, Words, begin
 from warmwatch_monitor.status.words.caching import dropped
 from warmwatch_monitor.status.words.conditions import (
