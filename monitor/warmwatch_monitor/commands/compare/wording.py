@@ -84,25 +84,27 @@ def _break_even(comparison: Comparison) -> Iterator[str]:
             "difference counts as noise. If you changed it, name each version (--run NAME)."
         )
     programs = {side.label: frozenset(side.runs) for side in comparison.sides}
-    seen = set[frozenset[Run]]()
+    first = dict[frozenset[Run], str]()
     for one in comparison.break_even:
         if not _is_same(one):
-            is_known = programs[one.run] and programs[one.run] in seen
-            yield _same_program(one) if is_known else sentence(one)
-            seen.add(programs[one.run])
+            program = programs[one.run]
+            yield _same_program(one, first[program]) if program in first else sentence(one)
+            if program:
+                first.setdefault(program, one.run)
 
 
 def _is_same(one: BreakEven) -> bool:
     return one.difference is not None and one.difference.verdict == SAME
 
 
-def _same_program(one: BreakEven) -> str:
-    """``gan (b) is of the same program: costs 18 s more; break-even near step 259``."""
+def _same_program(one: BreakEven, first: str) -> str:
+    """``gan (b), of the same program as gan (a): costs 18 s more; break-even near step 259``."""
+    head = f"{one.run}, of the same program as {first}"
     if one.cost_seconds is None:
-        return f"{one.run} is of the same program: no known cost."
+        return f"{head}: no known cost."
     ahead = "ahead until" if one.outcome == "ahead_until" else "break-even near"
     step = f"; {ahead} step {one.step:,}" if one.step else ""
-    return f"{one.run} is of the same program: {_costs(one.cost_seconds)}{step}."
+    return f"{head}: {_costs(one.cost_seconds)}{step}."
 
 
 def sentence(break_even: BreakEven) -> str:

@@ -238,13 +238,18 @@ def test_two_starts_of_one_name_have_different_labels() -> None:
 
 
 def test_the_speed_of_a_program_is_in_the_sentence_of_its_first_run() -> None:
+    """Which it names: a run of another program may be between the two."""
     eager, *compiled = (a.eager(), *(a.finished(run="new", id=id) for id in ("a", "b")))
-    runs = runs_of(compiled)
-    shown = page(compare((eager, *compiled), programs={"a": runs, "b": runs[::-1]}))
+    runs, other = runs_of(compiled), a.finished(run="other", id="c")
+    of = {"a": runs, "b": runs[::-1], "c": runs_of([other])}
+    shown = page(compare((eager, compiled[0], other, compiled[1]), programs=of))
     assert "times faster" in shown.answer
-    (second,) = (item.words for item in shown.sections[0].items)
-    assert re.fullmatch(r"new \(b\) is of the same program: costs [\d.]+ s more; .*", second)
-    assert "faster" not in second
+    words = [item.words for item in shown.sections[0].items]
+    assert words[0].startswith("other against")
+    assert re.fullmatch(
+        r"new \(b\), of the same program as new \(a\): costs [\d.]+ s more; .*", words[1]
+    )
+    assert "faster" not in words[1]
 
 
 def test_a_column_has_the_whole_name_of_its_run() -> None:
