@@ -386,11 +386,13 @@ def test_a_rank_that_hung_is_named_before_those_that_waited_for_it_until_their_t
 
 
 def test_ranks_that_wait_for_one_that_saves_on_another_host_have_not_stalled() -> None:
-    """Until that one has stalled as well; then it is the one to look at."""
+    """Until that one has stalled as well; then it is the one to look at. A daemon that restarts
+    meanwhile changes nothing.
+    """
     world = World(25)
     waits = [(0.0, "warm"), (360.0, "stalled")]
     world.daemon().rank(states=waits, world_size=2)
-    other = world.daemon("b")
+    other = world.daemon("b", down=lambda at: 690 <= at < 780)
     other.rank(rank=1, states=[(0, "warm"), (900, "stalled")], world_size=2)
     other.add(
         "warmwatch_checkpoint_start_timestamp_seconds",
