@@ -187,7 +187,7 @@ _OF_LENGTH = (
 
 # A value from before a graph break (``___stack0``), and one that no tensor can replace.
 _STACK = r"___stack\d"
-_AT_BREAK = r"^\s*(?:!?[\d/_]+:\s*)?(?:[LG]\[['\"])?___stack\d"
+_AT_BREAK = r"^\s*(?:!?[\d/_]+:\s*)?(?:len\()?(?:[LG]\[['\"])?___stack\d"
 _NO_NUMBER = r"^\s*(?:!?[\d/_]+:\s*)?[\w.\[\]'\"]+ == (?!-?(?:\d|inf|nan))"
 _OF_VALUE_AT_BREAK = (
     "The value comes from a graph break, such as .item(): remove that break (keep the value a "
@@ -423,7 +423,7 @@ def _remedy(
     if name := remedy_of(guard) or (OF_TYPE if guard.startswith(_OTHER_TYPE) else None):
         return name
     if reason and re.match(_LENGTH, reason):
-        return _OF_LENGTH
+        return _OF_VALUE_AT_BREAK if re.match(_AT_BREAK, reason) else _OF_LENGTH
     if category == "python_value" and reason:
         first = reason.partition("\n")[0][:_LONGEST]
         if re.match(_AT_BREAK, first):

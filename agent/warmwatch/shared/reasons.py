@@ -101,6 +101,7 @@ def plain(
         or _outside_range_with_size(guard, others)
         or next(filter(None, by_kind), None)
     )
+    text = text and re.sub(rf"`{_OF_STACK}`", "a value from before the graph break", text)
     if text and _REDACTED in text and (line := re.search(_LINE, first)):
         text = f"{text} ({line[1]})"
     return text if text and len(text) <= _LONGEST else None
@@ -302,8 +303,6 @@ def _value(guard: str, category: str | None) -> str | None:
             if value in ("False", "0")
             else ("the module went from train() to eval()")
         )
-    if re.fullmatch(_OF_STACK, name):
-        return f"a value from before the graph break is no longer {value}"
     # the agent redacts strings: "it is no longer '...'" would help no one
     return f"`{name}` changed" if value == "'...'" else f"`{name}` is no longer {value}"
 

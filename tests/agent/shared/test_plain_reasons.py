@@ -139,6 +139,7 @@ PLAIN = {
     "0/0: lr == 0.0009876543210123457": "`lr` is no longer 0.000987654",
     "0/0: lr == 1e-05": "`lr` is no longer 1e-05",
     "0/0: seed == 12345678": "`seed` is no longer 12345678",
+    "1/0: len(___stack2) == 3": "the length of a value from before the graph break is no longer 3",
     "1/0: ___stack0 == 0.1": "a value from before the graph break is no longer 0.1",
     "0/0: cfg['...'] == '...'  # train.py:31 in forward": "`cfg['...']` changed (train.py:31)",
     "0/0: G['cfg']['...'] == '...'": "`cfg['...']` changed",
