@@ -93,12 +93,14 @@ def test_the_exit_code_is_recorded_and_the_same_as_without_the_agent(
 
 
 @pytest.mark.parametrize(
-    ("trains", "how"), [("warmwatch.step()", "failed"), ("", "")], ids=["main", "another"]
+    ("trains", "how"),
+    [("warmwatch.step()", "failed"), ("", ""), ("warmwatch.ready()", "")],
+    ids=["main", "another", "another later"],
 )
 def test_an_exception_is_recorded_while_a_thread_keeps_the_process_alive(
     records: Path, trains: str, how: str
 ) -> None:
-    """Unless that thread is the one that trains."""
+    """Unless that thread is the one that trains, or may be: no thread has marked a step."""
     script = records.parent / "train.py"
     script.write_text(
         "import threading, time, warmwatch\n"

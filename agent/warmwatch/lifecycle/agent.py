@@ -213,8 +213,8 @@ class Agent:
             self.open()
 
     def _main_thread_failed(self, end: End) -> None:
-        """Other threads may go on: the end is known, unless one of them trains."""
-        if self._process.ledger.pausing.training in (None, main_thread().ident):
+        """Other threads may go on: the end is known only if the main one has trained."""
+        if self._process.ledger.pausing.training == main_thread().ident:
             self.finish(end)
 
     def finish(self, end: End, *, leaving: bool = False) -> None:
