@@ -181,7 +181,7 @@ def test_a_break_in_pythons_own_code_is_at_the_line_that_calls_it(hooks: Hooks) 
     torch._dynamo.utils.counters.clear()
     assert (where["name"], where["file"]) == ("copied", "test_breaks.py")
     assert "library" not in where
-    if "deepcopy" in reason:  # not of each version
+    if "deepcopy" in reason and TORCH.reason:  # 2.6 has no hint, and some name something else
         remedy = break_remedy(graph_break(reason), where.get("hint"), library=False)
         assert "Avoid calling copy.deepcopy() on tensors" in str(remedy)
 
@@ -216,7 +216,7 @@ def test_a_setting_does_not_help_in_the_backward_of_an_autograd_function(hooks: 
     assert "copy_()" in first
     assert "capture_scalar_outputs" not in first
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
-        assert "copy_()" in str(remedy())  # for the list that changes
+        assert not TORCH.reason or "copy_()" in str(remedy())  # for the list that changes
     cured = True
     assert remedy() is None
 
