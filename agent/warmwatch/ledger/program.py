@@ -90,5 +90,7 @@ class Program:
         self._block[AT["ended_ns"]] = now
         self._store.publish(self._block)
         ended = {"how": end.how, "exception": end.exception, "code": end.code}
+        if end.refusal:
+            ended["refusal"] = end.refusal
         ended.update(end.place or {}, steps=self._store.steps())
         self._store.note("exit", now, ended, essential=True)

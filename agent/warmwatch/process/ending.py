@@ -15,6 +15,7 @@ from multiprocessing import parent_process, util
 from typing import Any
 
 from warmwatch._guard import report
+from warmwatch.shared.refusals import refusal_of
 from warmwatch.shared.user_code import innermost
 
 
@@ -25,13 +26,15 @@ class End:
     Attributes:
         how: one of ``record.ENDS``.
         exception: type name of the exception that ended it. code: exit code, 0 to 255.
-        place: name, file and line of the user's innermost frame in its traceback.
+        place: name, file and line of the user's innermost frame in its traceback. refusal: what
+        compiled code refused, a key of ``REFUSALS``.
     """
 
     how: str
     exception: str | None = None
     code: int | None = None
     place: Mapping[str, Any] | None = None
+    refusal: str | None = None
 
 
 def current_end() -> End:
@@ -104,4 +107,5 @@ def _by_code(leaving: SystemExit) -> End:
 
 def _failed(raised: BaseException, code: int) -> End:
     place = innermost(raised.__traceback__)
-    return End(how="failed", exception=type(raised).__name__, code=code, place=place)
+    name, refusal = type(raised).__name__, refusal_of(raised)
+    return End(how="failed", exception=name, code=code, place=place, refusal=refusal)

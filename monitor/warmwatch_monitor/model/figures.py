@@ -161,7 +161,8 @@ class Life(Struct, frozen=True, kw_only=True):
         pid: as this monitor's pid namespace has it; ``None`` where it is gone or cannot be seen.
         end: ``finished``, ``failed``, ``interrupted`` or ``detached``; ``None`` if it recorded
         none. exit_code: 0 to 255. exception: type name of the exception that ended it.
-        raised: the user's frame nearest to the place that raised it.
+        raised: the user's frame nearest to the place that raised it. refusal: what compiled code
+        refused, a key of ``REFUSALS``.
         signal: the name of the signal that killed it; ``None`` if none did or it is not known.
         killed_at_end: its program had completed, and it was killed before it could exit.
     """
@@ -172,6 +173,7 @@ class Life(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     exception: str | None = None
     raised: Place | None = None
+    refusal: str | None = None
     killed_at_end: bool = False
     signal: str | None = None
 

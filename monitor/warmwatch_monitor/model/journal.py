@@ -290,6 +290,7 @@ class Ended(Located, frozen=True, kw_only=True, tag_field="event", tag="exit"):
     """The end of the process: the type of the exception that ended it, and the user's line."""
 
     exception: str | None = None
+    refusal: str | None = None  # what compiled code refused, a key of ``REFUSALS``
 
     @property
     def raised(self) -> Place | None:

@@ -257,6 +257,7 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
     slowed: LongStep | None = None  # the first of the last ten or more long steps in a row
     exception: str | None = None  # type of the exception that ended the process
     raised: Place | None = None  # the user's frame nearest to where it was raised
+    refusal: str | None = None  # what compiled code refused, a key of ``REFUSALS``
     broken_lines: int = 0  # journal lines that were torn
     # Of the journal, left to the next polls: until then sums and lists of its lines are incomplete.
     unread_bytes: int = 0

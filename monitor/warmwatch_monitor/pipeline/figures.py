@@ -432,6 +432,7 @@ def _life(reading: RecordReading) -> Life:
         exit_code=counts.exit_code - 1 if counts.exit_code else None,
         exception=reading.exception,
         raised=reading.raised,
+        refusal=reading.refusal,
         killed_at_end=bool(not reading.alive and counts.ended_ns and not counts.end_code),
         signal=_signal(reading),
     )

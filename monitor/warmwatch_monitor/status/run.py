@@ -228,6 +228,7 @@ def ending(view: RankView, ended_together: bool | None) -> schema.End | None:
         exit_code=life.exit_code,
         exception=life.exception,
         place=life.raised,
+        refusal=life.refusal,
         signal=life.signal,
         out_of_memory=view.oom_killed,
         phase=(cut_off.phase or "other") if cut_off else None,

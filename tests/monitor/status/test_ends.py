@@ -23,12 +23,9 @@ from warmwatch_monitor.status.words.sentence import summary
 TRAINED = replace(b.WARM, steps=replace(b.WARM.steps, steps=12))
 
 
-def ended(
-    how: str, *, code: int | None = None, exception: str | None = None, raised: Place | None = None
-) -> RankView:
+def ended(how: str, *, code: int | None = None, **journal: Any) -> RankView:
     slot = b.ended(how, TRAINED)
     counts = replace(slot.compile, exit_code=0 if code is None else 1 + code)
-    journal = {"exception": exception, "raised": raised}
     return b.view(replace(slot, compile=counts), alive=False, journal=journal)
 
 
@@ -57,6 +54,20 @@ ENDS = {
         ended("failed", code=1, exception="OSError", raised=Place(name="s", file="t.py", line=9)),
         "failed after 12 steps: OSError; raised in `s` (t.py:9)",
         ("failed", 1, "OSError"),
+    ),
+    "what compiled code refuses": (
+        ended(
+            "failed",
+            code=1,
+            exception="RuntimeError",
+            raised=Place(name="s", file="t.py", line=9),
+            refusal="double_backward",
+        ),
+        (
+            "failed after 12 steps: RuntimeError; raised in `s` (t.py:9): "
+            "compiled code has no second derivative"
+        ),
+        ("failed", 1, "RuntimeError"),
     ),
     "exit code": (
         ended("failed", code=3),

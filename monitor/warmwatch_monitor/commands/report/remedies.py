@@ -8,6 +8,7 @@ from typing import Any
 
 from warmwatch.shared.advice import SURE
 from warmwatch.shared.phrases import counted, place, took
+from warmwatch.shared.refusals import REFUSALS
 from warmwatch.shared.states import NEEDS_ATTENTION, State
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS
@@ -68,9 +69,11 @@ def remedies(
         key=lambda remedy: -(remedy.saves or 0.0),
     )
     conditions = {held["condition"]: held for held in rank["conditions"]}
+    refused = tuple(_refused(rank))
     first = tuple(_without_compiling(rank, conditions, failing=bool(failing)))
     failed = [remedy for remedy in failed if remedy.what not in {each.what for each in first}]
     return (
+        *refused,
         *first,
         *(failed if ended_it else ()),
         *by_saving,
@@ -79,6 +82,12 @@ def remedies(
         *_breaks(breaks),
         *(caches if first_run else ()),
     )
+
+
+def _refused(rank: Mapping[str, Any]) -> Iterator[Remedy]:
+    """What compiled code refused to do, which ended the run."""
+    if refusal := REFUSALS.get((rank.get("end") or {}).get("refusal") or ""):
+        yield Remedy(about=refusal.words, what=refusal.remedy)
 
 
 def _without_compiling(

@@ -341,6 +341,7 @@ class FollowedRecord:
             slowed=sums.slowed,
             exception=sums.exception,
             raised=sums.raised,
+            refusal=sums.refusal,
             broken_lines=self._journal.broken_lines + torn,
             unread_bytes=self._journal.unread_bytes,
             skipped_bytes=self._journal.skipped_bytes,

@@ -54,7 +54,7 @@ class JournalSums:
             their first line. methods: of modules passed to ``torch.compile``. bypasses: of compile
             caches, by cache and reason.
         varying: dimensions that changed. functions: the cost of each. beginning, recompile: the
-            last one. exception, raised: of the end. agent_error: the last one of the agent.
+            last one. exception, raised, refusal: of the end. agent_error: the agent's last one.
         was_warm: whether the rank has been warm.
     """
 
@@ -81,6 +81,7 @@ class JournalSums:
         self.recompile: Recompile | None = None
         self.exception: str | None = None
         self.raised: Place | None = None
+        self.refusal: str | None = None
         self.agent_error: str | None = None
 
     def add(self, line: Line) -> None:  # noqa: C901 - one case for each event
@@ -114,6 +115,7 @@ class JournalSums:
                 self.methods = tuple(methods)[:MOST_METHODS]
             case Ended():
                 self.exception, self.raised = line.exception, line.raised
+                self.refusal = line.refusal
             case AgentError():
                 self.agent_error = f"{line.where}: {line.message}"
 

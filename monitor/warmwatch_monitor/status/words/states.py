@@ -10,6 +10,7 @@ from functools import partial
 from itertools import chain
 
 from warmwatch.shared.phrases import called_from, counted, duration, place, took
+from warmwatch.shared.refusals import REFUSALS
 from warmwatch.shared.states import ENDED, FINISHED_SO, WARM, State
 from warmwatch_monitor.figures.clauses import Kind
 from warmwatch_monitor.model import (
@@ -486,7 +487,8 @@ def _failed(view: RankView) -> StateText:
             return (head,)
         # after the clauses on other ranks
         by = f"rank {view.rank} " if (view.figures.who.world_size or 1) > 1 else ""
-        return head, Clause(f"{by}raised in {place(at.name, at.file, at.line)}", Kind.REASON)
+        why = f": {REFUSALS[life.refusal].words}" if life.refusal in REFUSALS else ""
+        return head, Clause(f"{by}raised in {place(at.name, at.file, at.line)}{why}", Kind.REASON)
     if life.exit_code is None and life.signal:
         return (_killed(view, f"killed by {life.signal}{_memory(view)}"),)
     how = "an uncaught exception" if life.exit_code is None else f"exit code {life.exit_code}"

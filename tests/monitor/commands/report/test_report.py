@@ -19,6 +19,7 @@ from support.builders import EPOCH
 from support.values import replace
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.reasons import plain
+from warmwatch.shared.refusals import REFUSALS
 from warmwatch_monitor.commands.report import goodput
 from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.commands.report.brief import SIGNS, brief
@@ -1030,6 +1031,17 @@ def test_steps_wait_for_data_no_longer_than_they_take() -> None:
     answers = {"pauses.data_seconds": 44.5, "step_seconds.clean_seconds": 44.2}
     (remedy,) = [one for one in report(a.finished(answers=answers)).do if "data" in one.about]
     assert remedy.saves == 44.2
+
+
+def test_the_first_remedy_is_for_what_compiled_code_refused() -> None:
+    view = b.view(
+        b.ended("failed"),
+        alive=False,
+        journal={"exception": "RuntimeError", "refusal": "donated_buffers"},
+    )
+    refusal = REFUSALS["donated_buffers"]
+    first = report(a.run_summary(view, compiled=a.TWICE)).do[0]
+    assert (first.about, first.what) == (refusal.words, refusal.remedy)
 
 
 def test_the_report_of_a_failed_run_begins_with_the_failure() -> None:
