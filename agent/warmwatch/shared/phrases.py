@@ -70,6 +70,13 @@ def one_line(text: str, longest: int) -> str:
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
+def continued(sentence: str) -> str:
+    """``sentence`` after a colon or another word: its first letter is small, except of a name such
+    as PyTorch."""
+    rest = sentence.partition(" ")[0][1:]
+    return sentence if rest != rest.lower() else f"{sentence[:1].lower()}{sentence[1:]}"
+
+
 def baseline_words(done: int, steps: int) -> str:
     """The progress of the eager baseline: ``baseline: step 7 of 20, ...``."""
     return f"baseline: step {min(done + 1, steps)} of {steps}, eager on purpose"

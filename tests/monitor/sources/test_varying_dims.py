@@ -232,6 +232,18 @@ def test_a_number_that_keeps_recompiling_a_function_is_reported(tmp_path: Path) 
     assert (shown["tensor"], shown["dim"], shown["values"]) == ("self.step", None, [-6, 5, 7])
 
 
+def test_the_remedy_of_a_number_that_a_kernel_makes_constant_begins_with_its_name(
+    tmp_path: Path,
+) -> None:
+    lines = numbered((1, 7, -6, 8))
+    for line in lines:
+        why = str(line["reason"]).replace("self.step ==", "n ==")
+        where = "in forward (_inductor/codegen/cpp.py:7 in f)"
+        line["reason"] = why.replace("in forward", where)
+    words = " ".join(evidence(rank(followed(tmp_path / "events.jsonl", *lines))))
+    assert "100 ms: PyTorch's own kernels set this condition" in words
+
+
 def test_a_recompile_without_a_duration_does_not_lower_the_mean(tmp_path: Path) -> None:
     lines = numbered((5, 6, 7, 8, 9))
     lines[1]["seconds"] = lines[2]["seconds"] = None

@@ -8,7 +8,7 @@ from collections import Counter
 from warmwatch.shared.advice import MADE_ANEW, MANY_MODULES, advice_for
 from warmwatch.shared.fallbacks import FLEX, LIMIT, REMEDIES, cause_of, happens, reason_of, words
 from warmwatch.shared.guard_text import ENTRY
-from warmwatch.shared.phrases import counted, place
+from warmwatch.shared.phrases import continued, counted, place
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.model import Fallback, Figures
@@ -140,7 +140,7 @@ def _remedy(cause: str, figures: Figures) -> str | None:
     return (
         f"If these inputs come back, raise {name}, for example to "
         f"{doubled}{_own(fallback, doubled)}. If new ones keep coming, a higher limit only "
-        f"delays it: {instead[0].lower()}{instead[1:]}"
+        f"delays it: {continued(instead)}"
     )
 
 
@@ -152,7 +152,7 @@ def _own(fallback: Fallback, limit: int) -> str:
 
 def _of_parameter(fallback: Fallback, figures: Figures) -> str:
     instead = _instead(fallback, figures) if fallback.parameter else ""
-    return f" Or {instead[0].lower()}{instead[1:]}" if instead else ""
+    return f" Or {continued(instead)}" if instead else ""
 
 
 def _instead(fallback: Fallback, figures: Figures) -> str:

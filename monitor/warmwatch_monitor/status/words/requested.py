@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from warmwatch.shared.guard_text import attribute
-from warmwatch.shared.phrases import counted, place, took
+from warmwatch.shared.phrases import continued, counted, place, took
 from warmwatch_monitor.model import FEWEST_STEPS, Figures, Log, VaryingDim
 from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.output.summary import Words, begin
@@ -173,7 +173,7 @@ def remedy(dim: VaryingDim) -> Words | None:
         ends = f"the first {known} {ends}" if dim.one_more else ends
         made = f"`{attribute(dim.tensor)}` was compiled for {number} values, {ends}"
     helps = dim.helps or (_of_size(dim) if dim.dim is not None else _AS_A_TENSOR)
-    return begin(made, f"{helps[0].lower()}{helps[1:].removesuffix('.')}", f"{cost}: ")
+    return begin(made, continued(helps).removesuffix("."), f"{cost}: ")
 
 
 def last_remedy(log: Log) -> Words | None:
