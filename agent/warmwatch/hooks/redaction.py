@@ -78,6 +78,11 @@ _EXPLAINED = re.compile(
     r"`([A-Za-z_][\w.]{0,80}?)\.?(?:\(\))?`"
     r"(?: in file `[^`\n]{0,400}?([\w-]{1,80}\.py)`)?"
 )
+# The class of a class method, which the explanation calls `type`.
+_OF_CLASS = re.compile(
+    r"\bUserDefinedClassVariable\(<class '(?:\w{1,80}\.){0,9}(\w{1,80})'>\) (\w+)"
+)
+_NO_MODULE = "<unknown module>."  # PyTorch's, before a name
 # In 2.6 PyTorch's own quotes are around this whole reason.
 _SKIPPED = re.compile(r"^'(skip function [\w.<>]{1,200} in file [^']{1,1000})'(?:', .*)?$")
 # In 2.6 sentences follow it, with another function as an example.
@@ -172,11 +177,14 @@ def graph_break(text: str) -> str:
     operator", "... how to trace builtin operator `print` with ...". Leaves out the message of an
     exception, if that is the reason.
     """
-    first, _, explanation = text.strip().partition("\n")
+    first, _, explanation = text.strip().replace(_NO_MODULE, "").partition("\n")
     first = _BUILTIN.sub(r"\1", _SKIPPED.sub(r"\1", first))
     reduced, _ = _scanned(first[:_LOOKED_AT])
     named = _EXPLAINED.search(explanation[:_LOOKED_AT])
-    name = f" `{named[1]}`" if named and named[1] not in reduced else ""
+    called, of_class = named[1] if named else "", _OF_CLASS.search(explanation[:_LOOKED_AT])
+    if of_class and of_class[2] == called:
+        called = f"{of_class[1]}.{called}"
+    name = f" `{called}`" if called and called not in reduced else ""
     name += f" in {named[2]}" if named and named[2] else ""
     return _cut(_RAISED.sub(r"\1: ...", reduced), _BREAK_LIMIT - len(name)) + name
 

@@ -28,16 +28,17 @@ class _Remedy(NamedTuple):
 
 # PyTorch has one reason for what somebody marked and for what has no Python code; 2.6 has two.
 _IN_C = _Remedy(
-    ("python builtin", "c extension", "unsupported builtin"),
-    "it is written in C, so Dynamo cannot trace it: use a torch function in its place, or call it "
-    "outside of the compiled function",
+    ("python builtin", "c extension", "unsupported builtin", "datetime.*", "date.today"),
+    "it is written in C, so Dynamo cannot trace it: call it outside of the compiled function, or "
+    "use a torch function in its place",
 )
 _REMEDIES = (
     _Remedy(
         ("tensor.item", "aten._local_scalar_dense", "data dependent operator", ".tolist"),
         "keep the number a tensor (to log it, copy_() it into one that exists beforehand and read "
-        "that outside of the compiled function)",
-        "set torch._dynamo.config.capture_scalar_outputs (or TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS=1)",
+        "that outside of the compiled function; to select by it, use a mask)",
+        "if no branch or loop depends on the number, set "
+        "torch._dynamo.config.capture_scalar_outputs (or TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS=1)",
     ),
     _Remedy(
         (
@@ -46,15 +47,17 @@ _REMEDIES = (
             "data-dependent jump",
             "data-dependent control",
         ),
-        "choose with torch.where or torch.cond instead of an `if` on a tensor's value",
+        "choose with torch.where instead of an `if` on a tensor's value, check with "
+        "torch._assert_async instead of raising, or take the branch out of the compiled function",
     ),
     _Remedy(
         ("dynamic shape operator", "nonzero"),
-        ("avoid operators whose result's size depends on values (nonzero, masks as indices)"),
-        (
-            "set torch._dynamo.config.capture_dynamic_output_shape_ops (or "
-            "TORCHDYNAMO_CAPTURE_DYNAMIC_OUTPUT_SHAPE_OPS=1)"
-        ),
+        "avoid operators whose result's size depends on values (nonzero, bincount, masks as "
+        "indices): compute all and multiply by a mask, or call them outside of the compiled "
+        "function",
+        "if the result stays in tensors (no .tolist(), no branch on it), set "
+        "torch._dynamo.config.capture_dynamic_output_shape_ops (or "
+        "TORCHDYNAMO_CAPTURE_DYNAMIC_OUTPUT_SHAPE_OPS=1)",
     ),
     _Remedy(  # PyTorch's hint is another setting, which takes no category of a warning
         ("_warnings.warn",),
@@ -120,15 +123,12 @@ _REMEDIES = (
             "skipfiles",
             "skipped",
         ),
-        (
-            "the function is left out of compilation on purpose: call it outside of the compiled "
-            "one, or let torch.compile see it"
-        ),
+        "the function is left out of compilation on purpose: call it outside of the compiled one",
     ),
     _Remedy(
         ("rnn, gru",),
         "call it outside of the compiled function",
-        "set torch._dynamo.config.allow_rnn",
+        "set torch._dynamo.config.allow_rnn, unless its input is packed",
     ),
     _Remedy(
         ("*numpy*", "non-torch", "c/c++", "builtin function", "attempted to call function marked"),

@@ -1,10 +1,12 @@
-"""Graph breaks that PyTorch does not count, and their remedies, applied to each program."""
+"""Graph breaks, also those that PyTorch does not count, and their remedies, applied."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import datetime
 import os
+import random
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +19,7 @@ import pytest
 from support.torch_versions import TORCH
 from warmwatch import _guard
 from warmwatch.hooks import registry
-from warmwatch.hooks.dynamo.breaks import MOST_BREAKS, Breaks
+from warmwatch.hooks.dynamo.breaks import MOST_BREAKS, Breaks, hint_of
 from warmwatch.hooks.installation import Hooks
 from warmwatch.hooks.points import Fact, Listener
 from warmwatch.hooks.redaction import graph_break
@@ -112,10 +114,22 @@ def recurrent(*, cured: bool) -> None:
         compiled(Tagger())(x())
 
 
+def check_that_raises(*, cured: bool) -> None:
+    def divided(x: Any) -> Any:
+        if cured:
+            torch._assert_async((x != 0).all(), "zero")
+        elif (x == 0).any():
+            raise ValueError("zero")
+        return 1 / x
+
+    compiled(divided)(x())
+
+
 CASES: list[tuple[Callable[..., None], str, str, str | None]] = [
     (number_in_a_loop, "total", "torch._dynamo.config.capture_scalar_outputs", "all"),
     (branch_in_a_loop, "scaled", "torch.where", "all"),
     (branch, "clipped", "torch.where", None),
+    (check_that_raises, "divided", "torch._assert_async", None),
     (print_in_a_try, "logged", "torch._dynamo.config.reorderable_logging_functions", "all"),
     (recurrent, "forward", "torch._dynamo.config.allow_rnn", "rest"),
 ]
@@ -141,6 +155,59 @@ def test_a_break_that_pytorch_does_not_count_is_named_and_its_remedy_cures(
     assert where.get("eager") == eager
     known = break_remedy(graph_break(text), where.get("hint"), library=False)
     assert remedy in (known or "")
+
+
+def experts(*, cured: bool) -> None:
+    parts = torch.nn.ModuleList(torch.nn.Linear(3, 3) for _ in range(2))
+
+    def routed(x: Any, chosen: Any) -> Any:
+        if cured:
+            return sum(of(x) * (chosen == n)[:, None] for n, of in enumerate(parts))
+        sizes = torch.bincount(chosen, minlength=2).tolist()
+        split = x[chosen.argsort()].split(sizes)
+        return torch.cat([of(part) for of, part in zip(parts, split, strict=True)])
+
+    compiled(routed)(x(), torch.tensor([1, 0, 1]))
+
+
+def clock(*, cured: bool) -> None:
+    def timed(x: Any) -> Any:
+        if not cured:
+            datetime.datetime.now()  # noqa: DTZ005
+        return x * 2
+
+    compiled(timed)(x())
+
+
+def chance(*, cured: bool) -> None:
+    def scaled(x: Any, by: float | None) -> Any:
+        return x * (random.random() if by is None else by)
+
+    compiled(scaled)(x(), random.random() if cured else None)
+
+
+@pytest.mark.parametrize(
+    ("program", "named", "remedy"),
+    [
+        (experts, "aten.bincount", "multiply by a mask"),
+        (experts, "aten._local_scalar_dense", "use a mask"),
+        (clock, "`datetime.now`", "call it outside of the compiled function"),
+        (chance, "`Random.random`", "call it outside of the compiled function"),
+    ],
+)
+def test_the_remedy_of_a_break_that_pytorch_counts_cures(
+    hooks: Hooks, program: Callable[..., None], named: str, remedy: str
+) -> None:
+    if not TORCH.reason:
+        pytest.skip("torch 2.6 has other words, and cannot compile the clock")
+    program(cured=True)
+    assert hooks.graph_breaks() == {}
+    torch._dynamo.reset()
+    program(cured=False)
+    (text,) = (one for one in hooks.graph_breaks() if named in graph_break(one))
+    torch._dynamo.utils.counters.clear()
+    found = break_remedy(graph_break(text), hint_of(text), library=False)
+    assert remedy in str(found)
 
 
 def test_a_break_that_pytorch_counts_before_it_leaves_the_function_counts_once(

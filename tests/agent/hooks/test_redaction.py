@@ -215,6 +215,20 @@ def test_the_full_text_remains_if_requested() -> None:
             "Dynamo does not know how to trace the builtin `time.perf_counter_ns.` This function",
             "Attempted to call function marked as skipped `time.perf_counter_ns`",
         ),
+        (
+            "Attempted to call function marked as skipped",
+            "how to trace the builtin `<unknown module>.Random.random.` This function",
+            "Attempted to call function marked as skipped `Random.random`",
+        ),
+        (
+            "Unsupported method call",
+            (
+                "Dynamo does not know how to trace method `now` of class `type`\n\n"
+                "  Developer debug context: call_method "
+                "UserDefinedClassVariable(<class 'datetime.datetime'>) now [] {}"
+            ),
+            "Unsupported method call `datetime.now`",
+        ),
         (  # 2.6
             "'skip function save in file /home/u/torch/serialization.py'', its reason'",
             "",
