@@ -82,7 +82,7 @@ _EXPLAINED = re.compile(
 _OF_CLASS = re.compile(
     r"\bUserDefinedClassVariable\(<class '(?:\w{1,80}\.){0,9}(\w{1,80})'>\) (\w+)"
 )
-_NO_MODULE = "<unknown module>."  # PyTorch's, before a name
+_NO_MODULE = re.compile(r"<unknown module>\.|(?<= builtin )None\.")  # PyTorch's, before a name
 # In 2.6 PyTorch's own quotes are around this whole reason.
 _SKIPPED = re.compile(r"^'(skip function [\w.<>]{1,200} in file [^']{1,1000})'(?:', .*)?$")
 # In 2.6 sentences follow it, with another function as an example.
@@ -177,7 +177,7 @@ def graph_break(text: str) -> str:
     operator", "... how to trace builtin operator `print` with ...". Leaves out the message of an
     exception, if that is the reason.
     """
-    first, _, explanation = text.strip().replace(_NO_MODULE, "").partition("\n")
+    first, _, explanation = _NO_MODULE.sub("", text.strip()).partition("\n")
     first = _BUILTIN.sub(r"\1", _SKIPPED.sub(r"\1", first))
     reduced, _ = _scanned(first[:_LOOKED_AT])
     named = _EXPLAINED.search(explanation[:_LOOKED_AT])

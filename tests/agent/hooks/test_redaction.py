@@ -242,6 +242,11 @@ def test_the_full_text_remains_if_requested() -> None:
             "",
             "Graph break due to unsupported builtin time.time",
         ),
+        (  # 2.6
+            "Graph break due to unsupported builtin None.Random.random. This function is either",
+            "",
+            "Graph break due to unsupported builtin Random.random",
+        ),
         ("Unsupported function call", f"when calling `{SECRET} x`", "Unsupported function call"),
         ("Call of print", "how to trace builtin operator `print`", "Call of print"),
     ],
