@@ -158,7 +158,7 @@ class Compilations:
         self._at_limit[key] = True
         if (word := _OTHER_CAUSES.get(cause_of(values.get("setting")))) is not None:
             self._block[AT[word]] += 1
-        row, steps = self._repeating.of(values)
+        row, steps = self._repeating.of(values, self._store.steps() + 1)
         fields = {name: value for name, value in values.items() if name != "code"}
         fields.update(steps=self._store.steps(), in_a_row=row, in_steps=steps)
         self._counters.count("fallbacks", fact, now, fields)

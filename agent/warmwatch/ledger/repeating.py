@@ -59,10 +59,11 @@ class Repeating:
             (steps.row for steps in self._known.values() if steps.again >= step - 1), default=0
         )
 
-    def of(self, values: Mapping[str, Any]) -> tuple[int, int]:
-        """Of the function of ``values``: its row, and the number of steps that compiled it."""
+    def of(self, values: Mapping[str, Any], step: int) -> tuple[int, int]:
+        """Of the function of ``values``: its row, and the number of steps that compiled it, with
+        ``step``, which would have."""
         steps = self._known.get(_function(values), _Steps())
-        return steps.row, steps.number
+        return steps.row, steps.number + (steps.last != step)
 
 
 def _function(values: Mapping[str, Any]) -> _Function:

@@ -14,7 +14,8 @@ def test_a_row_counts_steps_and_not_compilations() -> None:
     assert [made.add("forward", {**LOSS, "category": "shape"}, at) for at in (2, 2, 3, 4)] == [
         *(1, 1, 2, 3),
     ]
-    assert made.of(LOSS) == (3, 4)
+    assert made.of(LOSS, 4) == (3, 4)
+    assert made.of(LOSS, 5) == (3, 5)  # what is refused then is none of the steps before
     assert made.add("forward", {**LOSS, "category": "shape"}, 6) == 1  # step 5 was clean
 
 
@@ -23,7 +24,7 @@ def test_a_failure_a_reset_and_another_module_count_and_a_refused_call_does_not(
     for at, how in enumerate(("failure", "again", "instance"), 1):
         assert made.add("forward", {**LOSS, how: "x"}, at) == at
     assert made.add("forward", {**LOSS, "category": "shape", "at_limit": True}, 4) == 0
-    assert made.of(LOSS) == (3, 3)
+    assert made.of(LOSS, 4) == (3, 4)
 
 
 def test_the_longest_row_is_that_of_a_function_that_goes_on() -> None:
@@ -41,7 +42,7 @@ def test_a_backward_counts_for_the_row_and_not_for_the_steps_of_a_function() -> 
     made = Repeating()
     made.add("forward", STEP, 1)
     assert [made.add("backward", {**STEP, "failure": "x"}, at) for at in (2, 3)] == [1, 2]
-    assert made.of(STEP) == (2, 1)
+    assert made.of(STEP, 3) == (2, 2)
 
 
 def test_the_memory_is_bounded() -> None:
@@ -49,4 +50,4 @@ def test_the_memory_is_bounded() -> None:
     made.add("forward", {**LOSS, "failure": "x"}, 1)
     for number in range(300):
         made.add("forward", {"name": str(number)}, 1)
-    assert made.of(LOSS) == (0, 0)
+    assert made.of(LOSS, 1) == (0, 1)

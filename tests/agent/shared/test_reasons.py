@@ -67,6 +67,12 @@ def test_the_guard_of_the_present_mode_comes_first() -> None:
     assert category_of(reasons) == "shape"
 
 
+def test_an_entry_for_a_size_of_one_explains_no_other_size() -> None:
+    one = "0/1: tensor 'x' size mismatch at index 1. expected 1, actual 66"
+    size = "0/0: tensor 'x' size mismatch at index 1. expected 64, actual 66"
+    assert most_specific_first([one, size]) == f"{size}\n{one}"
+
+
 def test_a_setting_that_changed_is_the_cause_and_not_a_mode_that_comes_in_turn() -> None:
     """Both modes were compiled: without the new setting, their entries would serve."""
     setting = "GLOBAL_STATE changed: allow_tf32 "

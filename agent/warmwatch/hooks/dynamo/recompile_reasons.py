@@ -223,6 +223,8 @@ _NEXT_ENTRY = re.compile(r"\n(?=\s*!?\d[\d/_]*:\s)")
 # Without one, that of the entry with the fewest other settings is, before what comes in turn.
 _OF_ANOTHER_MODE = ("grad_mode", "autocast", "global_state")
 _STATES = re.compile(r"GLOBAL_STATE changed:(.*)")
+# PyTorch compiles these sizes apart: another size would have been an entry of its own anyway.
+_OF_ONE = re.compile(r"size mismatch at index \d+\. expected [01],")
 # Entries that PyTorch removed, and those for the static shape of another parameter.
 _FREED = "Cache line invalidated"
 _OF_PARAMETER = "Guard failed on a parameter"
@@ -308,6 +310,7 @@ def cause_first(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) 
             is_freed and _OF_PARAMETER in entry.text,
             _is_farther(entry, groups),
             not entry.own,
+            bool(_OF_ONE.search(entry.text.partition("\n")[0])),
         ),
     )
     if category_of(nearest[0].text) in _IN_TURN and nearest[0].only:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from warmwatch.shared.phrases import counted, duration, place, took
+from warmwatch.shared.phrases import continued, counted, duration, place, took
 from warmwatch.shared.refusals import REFUSALS
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import Figures, LongStep, RankView
@@ -212,7 +212,7 @@ def _failure(view: RankView) -> Iterator[str]:
         place_of = f", from {place(at.name, at.file, at.line)}" if at else ""
         yield f"an uncaught {life.exception} ended the process{place_of}"
         if refusal := REFUSALS.get(life.refusal or ""):
-            yield f"{refusal.words}: {refusal.remedy[0].lower()}{refusal.remedy[1:].rstrip('.')}"
+            yield f"{refusal.words}: {continued(refusal.remedy).rstrip('.')}"
     elif life.signal:
         yield from _killed(view)
     elif life.exit_code is None:

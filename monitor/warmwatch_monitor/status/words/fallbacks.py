@@ -156,9 +156,13 @@ def _of_parameter(fallback: Fallback, figures: Figures) -> str:
 
 
 def _instead(fallback: Fallback, figures: Figures) -> str:
-    """What avoids most of the entries: the refused call may differ in something else, too."""
+    """What avoids the refused call, or, if one step after another filled the cache, most of its
+    entries: the refused call may differ in something else, too."""
     if fallback.category == NEW_INSTANCE:
         return MANY_MODULES
+    own = advice_for(fallback) or "Remove what makes it recompile."
+    if fallback.in_a_row < REPEATED_STEPS:
+        return own
     entries = [
         made
         for made in figures.log.compilations
@@ -168,7 +172,7 @@ def _instead(fallback: Fallback, figures: Figures) -> str:
         filter(None, (advice_for(made, later=entries[at:]) for at, made in enumerate(entries, 1)))
     )
     remedies = [remedy for remedy, count in filled.most_common(1) if count > 1]
-    return next(iter(remedies), None) or advice_for(fallback) or "Remove what makes it recompile."
+    return next(iter(remedies), own)
 
 
 def unfused(fallback: Fallback, others: int = 0) -> Words:
