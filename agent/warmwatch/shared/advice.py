@@ -468,15 +468,15 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
         return _OF_SIZE_AT_BREAK
     if {match["old"], match["new"]} & {"0", "1"}:
         return _OF_ONE
-    # With PyTorch's default, a size that changed before is compiled as dynamic. If two entries have
-    # different constants for it, the code makes it one. The same constant in both shows nothing:
-    # another size changed between them.
+    # With PyTorch's default, a size that changed before is compiled as dynamic. If three entries
+    # have different constants for it, the code makes it one: a second may be from another tensor,
+    # which became dynamic later. The same constant shows nothing: another size changed between.
     again = [item for entry in others if (item := re.search(_MISMATCH, entry))]
-    changed_before = any(
-        (value["name"], value["dim"]) == (match["name"], match["dim"])
-        and value["old"] != match["old"]
+    constants = {
+        value["old"]
         for value in again
-    )
-    if dynamic is True or (dynamic is None and changed_before):
+        if (value["name"], value["dim"]) == (match["name"], match["dim"])
+    } - {match["old"], "0", "1"}
+    if dynamic is True or (dynamic is None and len(constants) >= 2):
         return _OF_CONSTANT
     return _OF_CHANGED if dynamic is None else _OF_STATIC

@@ -18,6 +18,8 @@ MARK = "maybe_mark_dynamic"
 FOUR, FIVE = (
     f"0/{at}: tensor 'x' size mismatch at index 0. expected {at + 3}, actual 6" for at in (0, 1)
 )
+SEVEN = FOUR.replace("expected 3", "expected 7")
+ONE = FOUR.replace("expected 3", "expected 1")
 OTHER_DIM = "0/1: tensor 'x' size mismatch at index 1. expected 4, actual 6"
 KERNEL = "(_inductor/codegen/cpp.py:2273 in need_use_acc_helper)"
 TRACED = "(_dynamo/variables/tensor.py:2606 in evaluate_expr)"
@@ -40,7 +42,9 @@ ARGUMENT = PARAMETER.replace("self._parameters['weight']", "p")
         (f"{SAME_SIZE}\n{FOUR}", None, MARK),
         (f"{FOUR}\n{FIVE}", False, MARK),
         (FOUR, True, "makes a constant of this size"),
-        (f"{FOUR}\n{FIVE}", None, "makes a constant of this size"),
+        (f"{FOUR}\n{FIVE}", None, MARK),  # as where a mask became dynamic later
+        (f"{FOUR}\n{FIVE}\n{SEVEN}", None, "makes a constant of this size"),
+        (f"{FOUR}\n{FIVE}\n{ONE}", None, MARK),
         ("0/0: tensor 'x' size mismatch at index 0. expected 4, actual 1", None, "sizes 0 and 1"),
         ("0/0: tensor 'x' size mismatch at index 0. expected 1, actual 4", None, "sizes 0 and 1"),
         ("0/0: 2 <= x.size()[0]  # def f(x)", True, "sizes 0 and 1"),
@@ -77,7 +81,8 @@ def test_the_advice_for_a_size_follows_from_its_guard(
         (FOUR, None, True),
         (f"{SAME_SIZE}\n{FOUR}", None, True),
         (FOUR, False, False),  # each size recompiles
-        (f"{FOUR}\n{FIVE}", None, False),
+        (f"{FOUR}\n{FIVE}", None, True),
+        (f"{FOUR}\n{FIVE}\n{SEVEN}", None, False),
         (PARAMETER, None, False),
         ("0/0: tensor 'x' size mismatch at index 0. expected 4, actual 1", None, False),
     ],
@@ -187,7 +192,7 @@ def test_values_that_need_other_remedies_are_other_causes() -> None:
 SIZES = """
 import torch._dynamo, torch._dynamo.utils as utils
 
-NUMBERS = {3: 1, 4: 2, 5: 3}
+NUMBERS = {3: 1, 4: 2, 5: 3, 7: 4}
 def plain(x): return x * 2
 def constant(x): return x * NUMBERS[int(x.shape[0])]
 def both(x): return x * 2
@@ -196,7 +201,7 @@ def made(function, dynamic, mark):
     torch._dynamo.reset()
     compiled = torch.compile(function, backend="eager", dynamic=dynamic)
     utils.clear_compilation_metrics()
-    for size in [(3, 6), (3, 7), (4, 8)] if function is both else [(3,), (4,), (5,)]:
+    for size in [(3, 6), (3, 7), (4, 8)] if function is both else [(3,), (4,), (5,), (7,)]:
         x = torch.ones(size)
         if mark: mark(x, list(range(x.dim())))
         try: compiled(x)
