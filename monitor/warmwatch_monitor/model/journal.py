@@ -21,6 +21,7 @@ from warmwatch_monitor.figures.units import Count
 Seconds = Annotated[float, Meta(ge=0, le=2.0**62)]  # excludes NaN and infinities
 
 MOST_METHODS = 5  # of a module, as many as an agent writes
+MOST_PLACES = 8  # of a reason for graph breaks, as many as an agent writes
 MOST_KERNELS = 3  # of a compilation, as many as an agent writes
 _KEYS = {
     "at_ns": "t",
@@ -136,15 +137,21 @@ class Recompile(
     at_ns: Count
 
 
-class GraphBreak(Located, frozen=True, kw_only=True, tag_field="event", tag="graph_break"):
+class BrokenPlace(Located, frozen=True, kw_only=True):
+    """Where Dynamo broke a graph."""
+
+    library: bool = False  # it is not in the user's own code
+    caller: str | None = None  # the line that is, if it is known
+    eager: Literal["all", "rest"] | None = None  # what of the function PyTorch leaves to Python
+
+
+class GraphBreak(BrokenPlace, frozen=True, kw_only=True, tag_field="event", tag="graph_break"):
     """A reason for graph breaks in Dynamo, with its place; of several places the last."""
 
     reason: str
     count: Count  # how often it occurred so far
-    library: bool = False  # it is not in the user's own code
-    caller: str | None = None  # the line that is, if it is known
     hint: str | None = None  # what PyTorch says that helps
-    eager: Literal["all", "rest"] | None = None  # what of the function PyTorch leaves to Python
+    also: tuple[BrokenPlace, ...] = ()  # its other places
 
 
 class Fallback(Located, frozen=True, kw_only=True, tag_field="event", tag="fallback", rename=_KEYS):

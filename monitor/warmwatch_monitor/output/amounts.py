@@ -203,9 +203,13 @@ def own_words(reason: str, longest: int = REASON_LIMIT) -> str:
 _LEFT = {"all": "all of {} runs eagerly", "rest": "the rest of {} runs eagerly"}
 
 
-def broken_at(called: str | None, eager: str | None) -> str:
-    """Where a graph broke, and what PyTorch leaves to Python there; empty if not known."""
-    return _LEFT.get(eager or "", "at {}").format(called) if called else ""
+def broken_at(places: Iterable[tuple[str | None, str | None]]) -> str:
+    """Where graphs broke, and what PyTorch leaves to Python there; empty if not known.
+
+    ``places``: of each what is called, and how much of it runs eagerly.
+    """
+    texts = (_LEFT.get(eager or "", "at {}").format(called) for called, eager in places if called)
+    return "; ".join(texts)
 
 
 def plain_reason(target: CompileTarget) -> str | None:

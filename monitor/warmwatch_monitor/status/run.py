@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from msgspec import structs
@@ -35,7 +35,7 @@ from warmwatch_monitor.model import (
     families,
     spread,
 )
-from warmwatch_monitor.model.journal import GraphBreak
+from warmwatch_monitor.model.journal import BrokenPlace, GraphBreak
 from warmwatch_monitor.output.amounts import label, plain_reason
 from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
@@ -340,13 +340,31 @@ def _is_meant(graph_break: GraphBreak) -> bool:
 
 def _break(graph_break: GraphBreak) -> compile_schema.Break:
     reason, library = graph_break.reason, graph_break.library
+    *also, last = _broken_places(graph_break)
     return compile_schema.Break(
         reason=plain_break(reason, graph_break.name, library=library) or reason,
         count=graph_break.count,
-        called=broken_place(*graph_break.function, graph_break.caller).replace("`", "") or None,
-        eager=graph_break.eager,
+        called=last.called,
+        eager=last.eager,
+        also=also,
         advice=break_remedy_for(graph_break),
     )
+
+
+def _broken_places(graph_break: GraphBreak) -> Iterator[compile_schema.BrokenPlace]:
+    """A place for each function, with all lines: ``forward (train.py:10, :12 and :14)``."""
+    lines: dict[tuple[str | None, ...], list[BrokenPlace]] = {}
+    for at in (*graph_break.also, graph_break):
+        key = at.name, at.file, at.caller, at.eager
+        lines[key] = [*lines.pop(key, ()), at]  # the last place of the reason stays the last one
+    for places in lines.values():
+        first, *others = sorted(places, key=lambda at: at.line or 0)
+        called = broken_place(*first.function, first.caller).replace("`", "")
+        if others:
+            *more, last = (f":{at.line}" for at in others)
+            each = f"{', '.join((f':{first.line}', *more))} and {last}"
+            called = called.replace(f":{first.line})", f"{each})")
+        yield compile_schema.BrokenPlace(called=called or None, eager=first.eager)
 
 
 def _last(log: Log) -> list[compile_schema.PastCompilation]:

@@ -19,7 +19,7 @@ import pytest
 from support.torch_versions import TORCH
 from warmwatch import _guard
 from warmwatch.hooks import registry
-from warmwatch.hooks.dynamo.breaks import MOST_BREAKS, Breaks, hint_of
+from warmwatch.hooks.dynamo.breaks import MOST_BREAKS, STEPPED, Breaks, hint_of
 from warmwatch.hooks.installation import Hooks
 from warmwatch.hooks.points import Fact, Listener
 from warmwatch.hooks.redaction import graph_break
@@ -444,25 +444,109 @@ def test_the_reason_of_a_skipped_frame_is_the_only_text_that_rose() -> None:
     assert left(old=2) == {"one": 1, "old": 1}
 
 
-def test_the_place_of_a_break_takes_no_longer_after_many_breaks() -> None:
-    frame = SimpleNamespace(name="f", filename="train.py", lineno=3)
+COMPILED = SimpleNamespace(co_name="f", has_guarded_code=True)
 
-    def seconds(breaks: int) -> float:
-        listed = [SimpleNamespace(reason="graph_break()", user_stack=[frame])] * breaks
+
+def entry(line: int = 3, reason: str = "graph_break()") -> SimpleNamespace:
+    """One of PyTorch's list."""
+    frame = SimpleNamespace(name="f", filename="train.py", lineno=line)
+    return SimpleNamespace(reason=reason, user_stack=[frame])
+
+
+def test_a_compilation_takes_no_longer_after_many_breaks() -> None:
+    def seconds(number: int) -> float:
+        listed = [entry()] * number
+        breaks = Breaks({}, listed)
         begun = time.process_time()
-        assert Breaks({}, listed).place("graph_break()")["line"] == 3
+        listed.append(entry())
+        breaks.compiled(COMPILED)
+        assert breaks.place("graph_break()")["line"] == 3
         return time.process_time() - begun
 
     seconds(1)
     assert seconds(200_000) < 20 * seconds(2_000)
 
 
-def test_the_stacks_of_earlier_breaks_are_not_read_if_the_last_is_in_the_users_code() -> None:
+def test_the_stacks_of_earlier_breaks_are_not_read_again() -> None:
     """Each may have dozens of frames, and the training waits."""
-    frame = SimpleNamespace(name="f", filename="train.py", lineno=3)
-    earlier = SimpleNamespace(reason="graph_break()")  # without a stack
-    last = SimpleNamespace(reason="graph_break()", user_stack=[frame])
-    assert Breaks({}, [earlier, last]).place("graph_break()")["line"] == 3
+    listed = [entry()]
+    breaks = Breaks({}, listed)
+    for line in (5, 4):
+        listed[-1] = SimpleNamespace(reason="graph_break()")  # without a stack
+        listed += [entry(5), entry(line)]
+        breaks._seen, breaks._last = len(listed) - 2, listed[-3]
+        breaks.compiled(COMPILED)
+    assert breaks.place("graph_break()")["line"] == 4
+
+
+def test_each_line_of_a_reason_is_known_up_to_a_limit() -> None:
+    listed: list[SimpleNamespace] = []
+    breaks = Breaks({}, listed)
+    for lines in ((10,), (12, 12), (14, 14), range(20, 20_000)):
+        listed += map(entry, lines)
+        breaks.compiled(COMPILED)
+        where = breaks.place("graph_break()")
+        known = [other["line"] for other in where.get("also", ())] + [where["line"]]
+        assert known == ([10, 12, 14][: len(known)] if lines[-1] < 20 else [*range(19_992, 20_000)])
+
+
+def test_a_break_that_leaves_the_caller_in_its_loop_has_its_line_and_the_caller(
+    hooks: Hooks,
+) -> None:
+    if not TORCH.reason:
+        pytest.skip("torch 2.6 records no place of it")
+
+    def number(x: Any) -> Any:
+        return x * x.sum().item()
+
+    def looped(x: Any) -> Any:
+        for _ in range(2):
+            x = number(x)
+        return x
+
+    compiled(looped)(x())
+    wheres = [hooks.break_place(text) for text in hooks.graph_breaks()]
+    torch._dynamo.utils.counters.clear()
+    places = [
+        (one["name"], one["line"], one.get("eager"))
+        for where in wheres
+        for one in (where, *where.get("also", ()))
+    ]
+    first, last = number.__code__.co_firstlineno, looped.__code__.co_firstlineno
+    assert ("looped", last, "all") in places
+    assert ("number", first + 1) in [one[:2] for one in places]
+
+
+def test_a_branch_in_a_resumed_frame_is_at_its_own_line(hooks: Hooks) -> None:
+    if not TORCH.reason:
+        pytest.skip("torch 2.6 records nothing of it")
+
+    def scaled(x: Any) -> Any:
+        torch._dynamo.graph_break()
+        for _ in range(3):
+            if x.sum() > 1:
+                x = x * 0.5
+        return x
+
+    compiled(scaled)(x())
+    (text,) = (one for one in hooks.graph_breaks() if "branching" in one)
+    where = hooks.break_place(text)
+    torch._dynamo.utils.counters.clear()
+    (at,) = where["also"]
+    assert (at["name"], at["line"]) == ("scaled", scaled.__code__.co_firstlineno + 3)
+    assert where["eager"] == "all"
+
+
+def test_a_break_from_which_pytorch_cannot_resume_has_the_reason_of_the_earlier_entry() -> None:
+    listed = list[SimpleNamespace]()
+    breaks = Breaks({}, listed)
+    listed += [entry(7, "Could not guard"), entry(9, "print"), entry(7, STEPPED)]
+    breaks.compiled(COMPILED)
+    listed.append(entry(8, STEPPED))
+    breaks.compiled(COMPILED)
+    counts = breaks.by_reason()
+    assert counts.pop("Could not guard") == 1
+    assert list(counts.values()) == [1]
 
 
 def test_a_compilation_is_reported_if_its_breaks_cannot_be_read(

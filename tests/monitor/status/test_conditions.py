@@ -172,7 +172,14 @@ def test_a_warm_rank_without_captured_code_has_no_real_speed() -> None:
     assert rank["state"] == "warm"
     (held,) = rank["conditions"]
     assert list(held.values()) == ["nothing_captured", CAPTURED_NOTHING, OF_NOTHING]
-    known = {"reason": BROKEN.reason, "count": 3, "called": None, "eager": None, "advice": None}
+    known = {
+        "reason": BROKEN.reason,
+        "count": 3,
+        "called": None,
+        "eager": None,
+        "also": [],
+        "advice": None,
+    }
     assert rank["compile"]["breaks"] == [known]
 
 

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import convert
 from msgspec.structs import replace
 
 from support import builders as b
 from support.documents import status
 from support.records import live_slot, write_record
 from warmwatch.shared.values import EXPORT, STRICT_EXPORT
+from warmwatch_monitor.commands.report.remedies import of_break
 from warmwatch_monitor.model import (
     CacheBypass,
     Compilation,
@@ -21,9 +23,10 @@ from warmwatch_monitor.model import (
     Spill,
     VaryingDim,
 )
+from warmwatch_monitor.model.journal import BrokenPlace
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_journal import Journal
-from warmwatch_monitor.status.schema.compile import Inefficiency
+from warmwatch_monitor.status.schema.compile import Break, Inefficiency
 from warmwatch_monitor.status.words.conditions import inefficiencies
 from warmwatch_monitor.status.words.evidence import evidence
 
@@ -167,6 +170,23 @@ def test_unfused_attention_has_the_bytes_of_its_scores_and_is_in_the_evidence_on
     assert [line for line in lines if "spills" in line] == [
         "kernel `softmax_0` spills 1844 registers of each thread"
     ]
+
+
+def test_each_line_of_a_break_is_shown_and_what_is_left_to_python() -> None:
+    lines = tuple(BrokenPlace(name="forward", file="act.py", line=line) for line in (12, 10))
+    item = GraphBreak(reason="item", count=5, name="forward", file="act.py", line=14, also=lines)
+    resumed = "torch_dynamo_resume_in_infer_at_10"
+    at = BrokenPlace(name="infer", file="moe.py", line=13)
+    branch = GraphBreak(
+        reason="if", count=1, name=resumed, file="moe.py", line=13, eager="all", also=(at,)
+    )
+    answer = status(b.snapshot(view(breaks=(item, branch))))
+    first, second = answer["runs"][0]["ranks"][0]["compile"]["breaks"]
+    assert (first["called"], first["also"]) == ("forward (act.py:10, :12 and :14)", [])
+    assert of_break(convert(first, Break)) == "item; at forward (act.py:10, :12 and :14)"
+    assert of_break(convert(second, Break)) == (
+        "if; at infer (moe.py:13); all of infer after a graph break (moe.py:10) runs eagerly"
+    )
 
 
 def test_what_the_lists_of_an_answer_leave_out_is_counted() -> None:

@@ -15,17 +15,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
 from warmwatch.hooks.dynamo.events import code_being_compiled, must_be_one_graph
-from warmwatch.hooks.redaction import hint
+from warmwatch.hooks.redaction import graph_break, hint
 from warmwatch.shared.bounded import Bounded
 from warmwatch.shared.breaks import IGNORED, expected_break
+from warmwatch.shared.phrases import resumed
 from warmwatch.shared.user_code import is_library, is_pytorch, is_standard, place
 
 MOST_BREAKS = 1_000  # some contain a place each; the ledger reports fewer
+MOST_PLACES = 8  # of one reason: each line of the journal has them
+_LATEST = 16  # of PyTorch's list, whose stacks are searched
 _COUNTED, _RAISED = "graph_break", "unimplemented"  # groups of counters
 _LEFT = "Unsupported"
 _JUMP = "generic_jump "
@@ -33,6 +37,7 @@ STEPPED = "step_unsupported"
 _REORDERED = "reorderable_logging_functions"
 _BRANCH = "Data-dependent branching"  # what PyTorch calls it where it cannot resume
 _NO_RESUME = "Encountered graph break that we cannot resume from"  # as PyTorch logs it
+_Key = tuple[tuple[str, Any], ...]
 _STACK = "\nfrom user code"  # after PyTorch's words, with lines of the user's
 
 
@@ -47,7 +52,7 @@ class Breaks:
         self._last = reasons[-1] if reasons else None
         self._raised, self._group = self._first(_RAISED), counters.get(_RAISED)
         self._uncounted: Bounded[str, int] = Bounded(MOST_BREAKS)
-        self._left: Bounded[str, dict[str, Any]] = Bounded(MOST_BREAKS)
+        self._places: Bounded[str, Bounded[_Key, dict[str, Any]]] = Bounded(MOST_BREAKS)
         self._number_uncounted = 0
 
     def counters(self) -> dict[str, int]:
@@ -81,20 +86,38 @@ class Breaks:
         """A compilation of this record ended on this thread."""
         new = self._new_reasons()
         raised = self._raised_meanwhile()
-        for value in new:
-            reason = reason_of(value)
-            self._left.pop(reason, None)  # its last break left no frame
+        for value in new[-MOST_BREAKS:]:
+            reason, where = reason_of(value), place_of(value)
             if reason == _BRANCH:
                 self._count(reason)
             elif reason == STEPPED:
-                reason = raised or _NO_RESUME
+                reason, where = raised or self._reason_at(value), {**where, "eager": "rest"}
                 self._count(reason)
-                self._left[reason] = {**place_of(value), "eager": "rest"}
+            self._add(reason, where)
         if (why := _why_left(metrics, raised)) is not None:
             # PyTorch may have counted it, and then found that it cannot resume
             if all(head_of(reason_of(value)) != head_of(why) for value in new):
                 self._count(why)
-            self._left[why] = _place(metrics)
+            for where in _places(metrics):
+                self._add(why, where)
+
+    def _add(self, reason: str, where: dict[str, Any]) -> None:
+        """The places of a reason, the last one last."""
+        if where:
+            places = self._places.setdefault(graph_break(reason), Bounded(MOST_PLACES))
+            key = tuple(where.items())
+            places.pop(key, None)
+            places[key] = where
+
+    def _reason_at(self, stepped: Any) -> str:
+        """The reason of an earlier entry at the line from which PyTorch cannot resume: it counts no
+        error of the user's code, such as a guard on a size that depends on data."""
+        at = {(frame.filename, frame.lineno) for frame in stepped.user_stack or ()}
+        for value in reversed(self._reasons[-_LATEST:]):
+            lines = {(frame.filename, frame.lineno) for frame in value.user_stack or ()}
+            if reason_of(value) != STEPPED and at & lines:
+                return reason_of(value)
+        return _NO_RESUME
 
     def _new_reasons(self) -> Sequence[Any]:
         """Those since the last call. ``reset`` and ``explain`` clear PyTorch's list."""
@@ -112,27 +135,22 @@ class Breaks:
 
         ``library``: the code that breaks is not the user's. ``caller``: the line that is. ``hint``:
         see ``hint_of``. ``eager``: all, or the rest, of the function of this name is left to
-        Python.
+        Python. ``also``: the other places of the reason, with these values.
         """
         helps = {} if (helpful := hint_of(reason)) is None else {"hint": helpful}
-        if (left := self._left.get(reason)) is not None:
-            return {**left, **helps}
-        head = head_of(reason)
-        latest = self._reasons[-MOST_BREAKS:]  # PyTorch's list grows with a training
-        alike = [value for value in latest if head_of(reason_of(value)) == head]
-        same = [value for value in alike if reason_of(value) == reason]  # not in each version
-        where: dict[str, Any] = {}
-        for value in reversed(same or alike):
-            found = place_of(value)
-            where = where or found
-            if found and "library" not in found:
-                where = found
-                break
-        if "library" in where and "caller" not in where:
-            # code that is compiled by itself, after a break in its caller, has no caller
-            called = map(place_of, reversed(alike))
-            where = next((other for other in called if other.items() > where.items()), where)
-        return {**where, **helps}
+        if (places := self._places.get(graph_break(reason))) is None:
+            # PyTorch's list does not have the counter's text in each version
+            head = graph_break(head_of(reason))
+            alike = (text for text in reversed(list(self._places)) if text.startswith(head))
+            places = self._places.get(next(alike, ""))
+        known = list(places.values()) if places else []
+        # code that is compiled by itself, after a break in its caller, has no caller
+        known = [one for one in known if not any(one.items() < more.items() for more in known)]
+        own = [one for one in known if "library" not in one] or known
+        if not own:
+            return helps
+        *also, last = own[-MOST_PLACES:]
+        return {**last, **({"also": also} if also else {}), **helps}
 
     def _first(self, group: str) -> dict[str, int]:
         counter = self._counters.get(group, {})
@@ -212,12 +230,21 @@ def _words(text: str) -> str | None:
     return text.partition(_STACK)[0].strip() or None
 
 
-def _place(metrics: Any) -> dict[str, Any]:
-    """The function that is left to Python, with the line of the break if that is in its code."""
+def _places(metrics: Any) -> Iterator[dict[str, Any]]:
+    """The line of the break, and the function that is left to Python; or that line in it."""
     name, file = getattr(metrics, "co_name", None), getattr(metrics, "co_filename", None)
     line, code = getattr(metrics, "fail_user_frame_lineno", None), code_being_compiled()
     of_code = {at for *_, at in code.co_lines()} if code is not None else set()
     in_it = line in of_code and getattr(metrics, "fail_user_frame_filename", None) == file
+    rest = resumed(name)  # a resumed frame is named after the line where it resumes
+    if getattr(metrics, "fail_type", None) and (not in_it or (rest and rest[1] != line)):
+        yield _innermost(sys.exc_info()[1])
     where = place(name, file, line if in_it else getattr(metrics, "co_firstlineno", None))
     library = {"library": True} if file and is_library(file, None) else {}
-    return {**where, **library, "eager": "all"}
+    yield {**where, **library, "eager": "all"}
+
+
+def _innermost(raised: BaseException | None) -> dict[str, Any]:
+    """Where the exception for which PyTorch leaves the frame was raised in the traced code."""
+    stack = getattr(raised, "real_stack", None)
+    return place_of(SimpleNamespace(reason="", user_stack=list(stack))) if stack else {}

@@ -65,6 +65,8 @@ def target(code: CodeType, values: Any, compile_id: Any, module: Any) -> dict[st
 
 
 def _wrapped(called: Any) -> dict[str, Any] | None:
+    if called is None:  # another function of that file, such as the one of ``dont_skip_tracing``
+        return None
     if isinstance(called, FunctionType | BuiltinFunctionType):
         return _named(called.__name__)
     owner = owner_of(called)

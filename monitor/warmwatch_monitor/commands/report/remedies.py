@@ -274,7 +274,8 @@ def _of_unknown_saving(
 
 def of_break(graph_break: Break, longest: int = REASON_LIMIT) -> str:
     """Why a graph broke, and where."""
-    where = broken_at(graph_break.called, graph_break.eager)
+    places = (*graph_break.also, graph_break)
+    where = broken_at((one.called, one.eager) for one in places)
     return "; ".join(filter(None, [own_words(graph_break.reason, longest), where]))
 
 

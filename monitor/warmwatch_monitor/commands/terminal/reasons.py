@@ -225,6 +225,7 @@ def _what(values: dict[str, Any]) -> str:
 
 def _breaks(rank: Rank) -> Iterator[_Reason]:
     for value in rank["compile"].get("breaks") or ():
-        where = broken_at(value.get("called"), value.get("eager"))
+        places = (*(value.get("also") or ()), value)
+        where = broken_at((one.get("called"), one.get("eager")) for one in places)
         about = f", {where}" if where else ""
         yield _Reason(_BREAK, "", about, value["reason"], value.get("advice") or "", value["count"])

@@ -6,7 +6,7 @@ written it.
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from warmwatch.shared import record
 from warmwatch.shared.values import MOST_OPTIONS, printable
-from warmwatch_monitor.model.journal import MOST_KERNELS, MOST_METHODS, Line, Target
+from warmwatch_monitor.model.journal import MOST_KERNELS, MOST_METHODS, MOST_PLACES, Line, Target
 
 LARGEST_JOURNAL = 2 * record.JOURNAL_LIMIT  # to read completely; an agent stops at half
 LONGEST_LINE = 64 * 1024
@@ -23,9 +23,17 @@ LONGEST_NAME = 300
 # PyTorch's words, and packed hashes; all other texts are names
 _TEXTS = {"reason", "failure_reason", "failure_hint", "cudagraph_skip", "hint", "message"}
 _UNBOUNDED = "packed"  # by the line alone
-_MOST = {"slowest": MOST_KERNELS, "methods": MOST_METHODS, "options": MOST_OPTIONS}
+_MOST = {
+    "slowest": MOST_KERNELS,
+    "methods": MOST_METHODS,
+    "options": MOST_OPTIONS,
+    "also": MOST_PLACES,
+}
 # A newer agent's name that is unknown here is read as "other".
 _KNOWN = {"kind": frozenset(record.KINDS), "category": frozenset(record.REASONS)}
+
+
+_Of = TypeVar("_Of", bound=Struct)
 
 
 class _Head(Struct):
@@ -54,7 +62,7 @@ def parse(line: bytes) -> Line | None:
         raise ValueError(str(error)) from None
 
 
-def _bounded(line: Line) -> Line:
+def _bounded(line: _Of) -> _Of:
     """The line with its texts printable, its lists and texts cut, and its closed names known."""
     changed: dict[str, Any] = {}
     for name in line.__struct_fields__:
@@ -73,7 +81,9 @@ def _bounded(line: Line) -> Line:
 
 
 def _item(item: Any) -> Any:
-    """An option or a method, or a kernel with its time."""
+    """An option or a method, a place, or a kernel with its time."""
+    if isinstance(item, Struct):
+        return _bounded(item)
     return _text(item, LONGEST_NAME) if isinstance(item, str) else (_item(item[0]), item[1])
 
 

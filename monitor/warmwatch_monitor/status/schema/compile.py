@@ -129,19 +129,25 @@ class Underway(_Compiled, frozen=True, kw_only=True):
     """Whether it is the function's backward."""
 
 
-class Break(Struct, frozen=True, kw_only=True):
-    """A reason for graph breaks."""
+class BrokenPlace(Struct, frozen=True, kw_only=True):
+    """A function with the lines at which graphs broke."""
+
+    called: str | None = None
+    """Where; of a library's code with the user's line that called it. Null: not known."""
+    eager: Literal["all", "rest"] | None = None
+    """What of that function PyTorch leaves to Python: all of it, or the rest from there on. Null:
+    it compiles what follows the break, or another place has what is left to Python."""
+
+
+class Break(BrokenPlace, frozen=True, kw_only=True):
+    """A reason for graph breaks, with its last place."""
 
     reason: str
     """As PyTorch reports it, redacted."""
     count: int
     """How often it had occurred when it was recorded."""
-    called: str | None = None
-    """Where, of several places the last; of a library's code with the user's line that called it.
-    Null: not known."""
-    eager: Literal["all", "rest"] | None = None
-    """What of that function PyTorch leaves to Python: all of it, or the rest from there on. Null:
-    it compiles what follows the break."""
+    also: list[BrokenPlace] = []
+    """Its other places, up to the last 8."""
     advice: str | None = None
     """Remedy; null if none is known, or the code is a library's alone and no setting helps."""
 
