@@ -52,7 +52,8 @@ def target(code: CodeType, values: Any, compile_id: Any, module: Any) -> dict[st
         return dict(BACKWARD)
     if isinstance(values, Mapping):
         if code.co_filename.endswith(AROUND):
-            fields = _wrapped(values.get("fn"))
+            called = values.get("fn")  # not that of ``dont_skip_tracing``, which wraps no model
+            fields = _named(code.co_name) if called is None else _wrapped(called)
         elif isinstance(module, str) and module.startswith(_OPTIMIZERS):
             fields = _of_optimizer(code, values)
         elif code.co_filename.startswith("<"):
@@ -65,8 +66,6 @@ def target(code: CodeType, values: Any, compile_id: Any, module: Any) -> dict[st
 
 
 def _wrapped(called: Any) -> dict[str, Any] | None:
-    if called is None:  # another function of that file, such as the one of ``dont_skip_tracing``
-        return None
     if isinstance(called, FunctionType | BuiltinFunctionType):
         return _named(called.__name__)
     owner = owner_of(called)
