@@ -87,7 +87,8 @@ def remedies(
 def _refused(rank: Mapping[str, Any]) -> Iterator[Remedy]:
     """What compiled code refused to do, which ended the run."""
     if refusal := REFUSALS.get((rank.get("end") or {}).get("refusal") or ""):
-        yield Remedy(about=refusal.words, what=refusal.remedy)
+        what_was, remedy = refusal
+        yield Remedy(about=what_was, what=remedy)
 
 
 def _without_compiling(

@@ -212,7 +212,8 @@ def _failure(view: RankView) -> Iterator[str]:
         place_of = f", from {place(at.name, at.file, at.line)}" if at else ""
         yield f"an uncaught {life.exception} ended the process{place_of}"
         if refusal := REFUSALS.get(life.refusal or ""):
-            yield f"{refusal.words}: {continued(refusal.remedy).rstrip('.')}"
+            what, remedy = refusal
+            yield f"{what}: {continued(remedy).rstrip('.')}"
     elif life.signal:
         yield from _killed(view)
     elif life.exit_code is None:

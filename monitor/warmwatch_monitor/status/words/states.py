@@ -487,7 +487,7 @@ def _failed(view: RankView) -> StateText:
             return (head,)
         # after the clauses on other ranks
         by = f"rank {view.rank} " if (view.figures.who.world_size or 1) > 1 else ""
-        why = f": {REFUSALS[life.refusal].words}" if life.refusal in REFUSALS else ""
+        why = f": {REFUSALS[life.refusal][0]}" if life.refusal in REFUSALS else ""
         return head, Clause(f"{by}raised in {place(at.name, at.file, at.line)}{why}", Kind.REASON)
     if life.exit_code is None and life.signal:
         return (_killed(view, f"killed by {life.signal}{_memory(view)}"),)
