@@ -16,18 +16,24 @@ _OF_TEXT = {
 REFUSALS = {
     "donated_buffers": (
         "a compiled backward frees what a second one would need",
-        "Set torch._functorch.config.donated_buffer = False before the first compiled call, or "
-        "leave out retain_graph=True and create_graph=True.",
+        (
+            "Set torch._functorch.config.donated_buffer = False before the first compiled call, or "
+            "leave out retain_graph=True and create_graph=True."
+        ),
     ),
     "double_backward": (
         "compiled code has no second derivative",
-        "Call the uncompiled module where its gradient is differentiated again "
-        "(create_graph=True), such as for a gradient penalty.",
+        (
+            "Call the uncompiled module where its gradient is differentiated again "
+            "(create_graph=True), such as for a gradient penalty."
+        ),
     ),
     "overwritten_output": (
         "an output of a CUDA graph was read after the next call had overwritten it",
-        "Clone the output outside of the compiled function, or call "
-        "torch.compiler.cudagraph_mark_step_begin() before each step.",
+        (
+            "Clone the output outside of the compiled function, or call "
+            "torch.compiler.cudagraph_mark_step_begin() before each step."
+        ),
     ),
 }
 
