@@ -311,7 +311,7 @@ def test_a_break_in_code_of_python_or_pytorch_is_at_the_line_that_calls_it(hooks
     layer.register_full_backward_hook(lambda *_: None)
 
     def sets(x: Any) -> Any:
-        os.environ["WARMWATCH_TEST"] = "1"
+        os.environ["OF_A_BREAK"] = "1"
         return x + 1
 
     def calls(x: Any) -> Any:
