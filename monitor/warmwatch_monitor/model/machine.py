@@ -30,6 +30,8 @@ class GpuReading(GpuValues, frozen=True, kw_only=True):
 
     Attributes:
         at_ns: when it was read.
+        kept_utilization: in the first reading, NVML's utilization of the seconds before it: when a
+        sample was taken, and the ratio since the one before.
         nvlink_bytes: received by NVLink in a second, from GPM, since the last reading.
         read_energy_ns: when ``energy_joules`` was read.
         processes: pids on the host, which differ from those inside a container. process_ratios: of
@@ -37,6 +39,7 @@ class GpuReading(GpuValues, frozen=True, kw_only=True):
     """
 
     at_ns: int
+    kept_utilization: tuple[tuple[int, float], ...] = ()
     nvlink_bytes: float | None = None
     read_energy_ns: int | None = None
     clocks_hertz: Annotated[tuple[tuple[str, float], ...], CLOCKS] = ()

@@ -216,7 +216,7 @@ def _window_seconds(view: RankView) -> float:
 
 
 def _first_averages(view: RankView) -> dict[str, Mean]:
-    """What the record itself knows, for a reader that comes late.
+    """What record and driver have kept, for a reader that comes late.
 
     Waits for batches are those since the last compile activity, and absent if the last steps take
     another time than these: their share may be another too.
@@ -227,7 +227,22 @@ def _first_averages(view: RankView) -> dict[str, Mean]:
     waits = {}
     if clean >= _FIRST_WAITS_SECONDS and _is_representative(clean_ns / max(1, count), slot):
         waits = {"waiting": Mean(min(1.0, waited / clean), clean)}
-    return {**waits, **_first_pauses(view)}
+    return {**waits, **_first_utilization(view), **_first_pauses(view)}
+
+
+def _first_utilization(view: RankView) -> dict[str, Mean]:
+    """The share in which its GPUs ran kernels in its last clean steps, as far as NVML kept it."""
+    slot = view.record.slot
+    after_ns, until_ns = slot.compile.irregular_step_ns, slot.steps.last_step_ns
+    kept = [
+        [sample for sample in gpu.kept_utilization if after_ns < sample[0] <= until_ns]
+        for gpu in view.gpus
+    ]
+    if not kept or not all(kept):
+        return {}
+    ratios = [sum(ratio for _, ratio in samples) / len(samples) for samples in kept]
+    seconds = min(samples[-1][0] - samples[0][0] for samples in kept) / 1e9
+    return {"busy": Mean(sum(ratios) / len(ratios), seconds)}
 
 
 def _is_representative(mean_ns: float, slot: Slot) -> bool:

@@ -564,6 +564,34 @@ def test_a_late_reader_has_the_waits_since_the_last_compile_activity(
     assert (found and found.share) == (None if share is None else pytest.approx(share, abs=0.01))
 
 
+@pytest.mark.parametrize(
+    ("seconds", "ago", "busy", "share"),
+    [
+        (14, 0, 0.1, 0.8),
+        (14, 0, 0.5, 0.5),
+        (14, 0, 0.95, None),
+        (3, 0, 0.1, None),
+        (14, 30, 0.1, None),
+        (0, 0, 0.1, None),
+    ],
+    ids=("idle", "half", "runs ahead", "too short", "before the last compilation", "none kept"),
+)
+def test_a_late_reader_has_the_utilization_that_the_driver_kept(
+    seconds: int, ago: int, busy: float, share: float | None
+) -> None:
+    """Waits of the CPU while queued kernels run cost nothing, so both are needed on a GPU."""
+    training = Training(utilization_ratio=busy)
+    training.seconds = training.marked = 30
+    training.spent["batch_wait_ns"] = round(0.8 * 63 * SECOND / 2)
+    view = training.view()
+    ages = [SECOND * fifth // 5 for fifth in range(5 * seconds, 0, -1)]
+    kept = tuple((NOW + (30 - ago) * SECOND - age, busy) for age in ages)
+    view = replace(view, gpus=tuple(replace(gpu, kept_utilization=kept) for gpu in view.gpus))
+    limit = with_limits(b.runs(view), {}, None, NOW + 30 * SECOND)[1][0].limited_by
+    assert (limit and limit.verdict) == (share and "input")
+    assert (limit and limit.share) == (share and pytest.approx(share, abs=0.01))
+
+
 def test_sentence_daemon_and_report_agree_on_the_share_of_waits() -> None:
     """Of a recorded training, as on a machine without GPUs; the page has the daemon's answer."""
     recording = recordings.read("waiting")

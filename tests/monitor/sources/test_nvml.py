@@ -8,7 +8,7 @@ import pytest
 
 from support import builders as b
 from support.nvml import H100, Standin, board
-from support.nvml.clock import Time
+from support.nvml.clock import SECOND, Time
 from support.sources import records
 from warmwatch.shared.record import CompileCounts
 from warmwatch_monitor.model import GpuReading
@@ -152,6 +152,18 @@ def test_utilization_by_process_is_read_if_there_are_several(
     nvml.say(board(0, processes="17", process_use="17 30"))
     time.passes(2)
     assert only(source.read()).process_ratios == ()
+
+
+def test_the_first_reading_has_the_utilization_that_nvml_kept(
+    nvml: Standin, source: NvmlSource, time: Time
+) -> None:
+    nvml.say(board(0, samples="5 40 7 4294967295"))
+    gpu = only(source.read())
+    assert [ratio for _, ratio in gpu.kept_utilization] == [0.05, 0.4, 0.07]
+    ages = [(time.ns - at_ns) / SECOND for at_ns, _ in gpu.kept_utilization]
+    assert ages == pytest.approx([0.8, 0.6, 0.4], abs=0.1)
+    time.passes(1)
+    assert only(source.read()).kept_utilization == ()
 
 
 def test_only_a_metric_that_the_gpu_lacks_is_absent(

@@ -12,6 +12,7 @@
  *   gpu0/lost = 15                  every call about the device fails so, and the wait for events
  *   gpu0/mig = 2, gpu0/mig1/uuid = MIG-...
  *   gpu0/process_use = 17 30 42 60  pids, each with its percent of utilization
+ *   gpu0/samples = 5 4 7            percent of utilization of the last fifths of a second
  *   gpu0/xids = 79 48               each after the first is one event, once per writing
  * What the file does not say is not supported. Structures are those of NVML's public interface.
  */
@@ -256,6 +257,31 @@ int nvmlDeviceGetProcessUtilization(void *d, Use *out, unsigned *count, unsigned
     }
     *count = found;
     return !found ? 6 : !out || found > room ? SMALL : OK;
+}
+
+typedef union { double d; unsigned u; unsigned long long ull; } Value;
+typedef struct { unsigned long long at; Value value; } Kept;
+int nvmlDeviceGetSamples(
+    void *d, unsigned kind, unsigned long long since, unsigned *type, unsigned *count, Kept *out
+) {
+    char prefix[48], value[192], *rest = value;
+    (void)since;
+    if (kind != 1) return INVALID;
+    prefix_of(d, prefix);
+    int code = look(prefix, "samples", value);
+    if (code) return code;
+    unsigned room = out ? *count : 0, found = 0, all = 1;
+    for (char *each = value; *each; each++) all += *each == ' ';
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    unsigned long long micros = now.tv_sec * 1000000ULL + now.tv_nsec / 1000;
+    for (; found < all && found < room; found++) {
+        out[found].at = micros - 200000ULL * (all - found);
+        out[found].value.u = strtoul(rest, &rest, 10);
+    }
+    *type = 1;
+    *count = all;
+    return OK;
 }
 
 int nvmlDeviceGetMigMode(void *d, unsigned *now, unsigned *pending) {

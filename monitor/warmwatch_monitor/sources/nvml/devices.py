@@ -20,6 +20,7 @@ _ENERGY_NS = 900 * 10**6  # "once a second", for polls that are a little early
 _STEADY_ENERGY_NS = 5 * 10**9
 _RARELY_NS = 10 * 10**9
 _SHARED_NS = 2 * 10**9  # reading the processes' utilization takes 3 ms
+_KEPT_US = 60 * 10**6  # NVML keeps the utilization of the last 14 s on an H200, five times a second
 _MIB = 1 << 20
 
 
@@ -62,6 +63,7 @@ class Device:
         self._energy: tuple[int, float | None] | None = None
         self._rare: tuple[int, _Rare] | None = None
         self._ratios: tuple[int, tuple[tuple[int, float], ...]] = (0, ())
+        self._has_read = False
 
     def read(self, *, steady: bool = False) -> GpuReading:
         """Read it now. ``steady``: nothing compiles, so that energy need not be read each second.
@@ -81,10 +83,13 @@ class Device:
         energy_ns, joules = self._read_energy(now_ns, _STEADY_ENERGY_NS if steady else _ENERGY_NS)
         rare = self._read_rarely(now_ns)
         processes = _processes(handle)
+        kept = () if self._has_read else self._kept_utilization()
+        self._has_read = True
         return GpuReading(
             **self.known(),
             at_ns=now_ns,
             utilization_ratio=_scaled(busy, 0.01),
+            kept_utilization=kept,
             memory_utilization_ratio=None if use is None else _scaled(known(use.memory), 0.01),
             sm_active_ratio=activity.sm,
             tensor_active_ratio=activity.tensor,
@@ -128,6 +133,19 @@ class Device:
             joules = _scaled(query("nvmlDeviceGetTotalEnergyConsumption", self.handle), 1e-3)
             self._energy = (began_ns + self._clock.monotonic_ns()) // 2, joules
         return self._energy
+
+    def _kept_utilization(self) -> tuple[tuple[int, float], ...]:
+        """What NVML kept of the time before the first reading, by the wall clock."""
+        result = query("nvmlDeviceGetSamples", self.handle, driver.UTILIZATION_SAMPLES, 0)
+        if result is None or result[0] != driver.UNSIGNED_INT:
+            return ()
+        epoch_us, now_ns = round(self._clock.epoch() * 1e6), self._clock.monotonic_ns()
+        samples = [(epoch_us - one.timeStamp, one.sampleValue.uiVal) for one in result[1]]
+        return tuple(
+            (now_ns - 1000 * age_us, percent / 100)
+            for age_us, percent in samples
+            if 0 <= age_us < _KEPT_US and percent <= 100
+        )
 
     def _read_ratios(self, now_ns: int) -> tuple[tuple[int, float], ...]:
         """Utilization by process, of the samples since the last reading."""

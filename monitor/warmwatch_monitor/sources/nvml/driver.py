@@ -98,6 +98,8 @@ def address(handle: Any) -> int | None:
 
 
 MEMORY_V2 = getattr(pynvml, "nvmlMemory_v2", None)
+UTILIZATION_SAMPLES = pynvml.NVML_GPU_UTILIZATION_SAMPLES
+UNSIGNED_INT = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
 TEMPERATURE_GPU = pynvml.NVML_TEMPERATURE_GPU
 CLOCKS = (
     ("graphics", pynvml.NVML_CLOCK_GRAPHICS),
