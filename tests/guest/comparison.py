@@ -90,8 +90,10 @@ def _misfits(training: Training, without: Seen, beside: Seen) -> Iterator[str]:
 
 def _differences(without: Seen, beside: Seen, most: int) -> Iterator[str]:
     names = {**without.sections, **beside.sections}
+    # those of both in either: on a machine with small pids, one may equal a number of the output
+    pids = (*without.pids, *beside.pids)
     for name in sorted(names, key=lambda one: one.endswith(_LAST)):
-        old, new = (_normal(one, name) for one in (without, beside))
+        old, new = (_normal(one, name, pids) for one in (without, beside))
         changed = [
             line
             for line in difflib.unified_diff(old, new, lineterm="", n=0)
@@ -104,14 +106,14 @@ def _differences(without: Seen, beside: Seen, most: int) -> Iterator[str]:
                 yield f"  ... {len(changed) - most} more"
 
 
-def _normal(seen: Seen, section: str) -> list[str]:
+def _normal(seen: Seen, section: str, pids: Sequence[int]) -> list[str]:
     lines = []
     for line in seen.sections.get(section, ()):
         if "CompilationMetrics(" in line:
             continue  # one line of times, texts of a config, and what `compilations` has by name
         line = " / ".join(line.replace(str(seen.folder), "<folder>").splitlines())
         # the state of a generator is numbers, and one may equal a pid
-        for pid in () if "random state" in section else seen.pids:
+        for pid in () if "random state" in section else pids:
             line = re.sub(rf"(?<!\.py:)\b{pid}\b", "<pid>", line)  # nor the number of a line
         for pattern, text in () if section.endswith(_EXACT) else _NORMALISED:
             line = pattern.sub(text, line)

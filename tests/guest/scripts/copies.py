@@ -6,13 +6,14 @@ import copy
 import hashlib
 import io
 import pickle
+import re
 
 import optimizers
 import torch
 
 
 def size(value):
-    data = pickle.dumps(value)
+    data = re.sub(rb"\d{6,}", b"", pickle.dumps(value))  # addresses of storages, 8 or 9 digits
     return len(data), hashlib.sha256(data).hexdigest()[:12]
 
 
