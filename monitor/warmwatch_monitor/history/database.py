@@ -132,9 +132,7 @@ CREATE TABLE compilations (
   ops INTEGER,
   kernels INTEGER,
   phase_seconds TEXT NOT NULL,
-  caller TEXT,
-  evaluating INTEGER,
-  slowest_kernels TEXT NOT NULL,
+  what TEXT NOT NULL,
   PRIMARY KEY (id, rank, number)
 )
 """

@@ -12,7 +12,13 @@ from msgspec import Struct
 from warmwatch.shared.states import State
 from warmwatch_monitor.figures.compile import recompiles
 from warmwatch_monitor.model import Death, Outside
-from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
+from warmwatch_monitor.model.run_summary import (
+    Compiled,
+    Provenance,
+    RankSummary,
+    RunSummary,
+    Samples,
+)
 
 Row = Mapping[str, Any]
 _ROUNDED = 3  # digits of a second, counted from the first
@@ -86,10 +92,9 @@ def compilation_rows(id: str, rank: RankSummary) -> list[dict[str, Any]]:
             "rank": rank.rank,
             "number": number,
             **{name: getattr(compilation, name) for name in _COMPILED},
-            "evaluating": compilation.evaluating,
             "compile_id": compilation.id,
             "phase_seconds": _text(compilation.phase_seconds),
-            "slowest_kernels": _text(compilation.slowest_kernels),
+            "what": _text(_without_column(compilation)),
         }
         for number, compilation in enumerate(rank.compiled)
     ]
@@ -231,19 +236,30 @@ def samples_of(rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Sampl
 
 _COMPILED = (
     *("ended", "seconds", "step", "kind", "name", "file", "line", "code", "reason"),
-    *("category", "cache", "failure", "ops", "kernels", "caller"),
+    *("category", "cache", "failure", "ops", "kernels"),
 )
+COMPILATION_COLUMNS = ("rank", *_COMPILED, "compile_id", "phase_seconds", "what")
+# All other fields, so that a new one is stored, too: a report is the same from record and history
+_WITHOUT_COLUMN = {
+    field.encode_name: field.default
+    for field in msgspec.structs.fields(Compiled)
+    if field.name not in (*_COMPILED, "id", "phase_seconds")
+}
+
+
+def _without_column(compilation: Compiled) -> dict[str, Any]:
+    values = msgspec.to_builtins(compilation)
+    return {
+        name: values[name] for name, default in _WITHOUT_COLUMN.items() if values[name] != default
+    }
 
 
 def _compiled(row: Row) -> dict[str, Any]:
-    phases = msgspec.json.decode(row["phase_seconds"], type=dict[str, float])
-    values = {name: row[name] for name in _COMPILED}
     return {
-        **values,
+        **msgspec.json.decode(row["what"], type=dict[str, Any]),
+        **{name: row[name] for name in _COMPILED},
         "id": row["compile_id"],
-        "phase_seconds": phases,
-        "evaluating": bool(row["evaluating"]),
-        "slowest_kernels": msgspec.json.decode(row["slowest_kernels"]),
+        "phase_seconds": msgspec.json.decode(row["phase_seconds"], type=dict[str, float]),
     }
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from support import builders as b
 from support import stored_runs as a
@@ -37,7 +37,7 @@ from warmwatch_monitor.history.rows import run_row
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import start_of_record
 from warmwatch_monitor.model import Death, RankHistory, RecordReading
-from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
+from warmwatch_monitor.model.run_summary import Compiled, Provenance, RankSummary, RunSummary
 
 
 def loaded(store: Store, id: str = "abcdefgh") -> RunSummary:
@@ -64,6 +64,23 @@ def test_a_stored_summary_is_read_back_unchanged(tmp_path: Path) -> None:
     )
     store.save([whole])
     assert loaded(store) == whole
+
+
+def test_every_field_of_a_compilation_is_read_back(tmp_path: Path) -> None:
+    """A report from the history gives the same advice as the one from the record."""
+    values: dict[str, Any] = {
+        **{one.name: True if one.default is False else "text" for one in fields(Compiled)},
+        **dict.fromkeys(("line", "step", "in_a_row", "ops", "kernels"), 3),
+        **dict.fromkeys(("seconds", "ended"), BEGAN),
+        "last_batch": (40, 64),
+        "dynamic": False,
+        "phase_seconds": {"inductor": 1.0},
+        "slowest_kernels": (("one", 0.5),),
+    }
+    compilation = Compiled(**values)
+    store = a.store(tmp_path)
+    store.save([a.run_summary(ranks=(a.rank(compiled=(compilation,)),))])
+    assert loaded(store).ranks[0].compiled == (compilation,)
 
 
 def test_an_empty_history_reads_as_empty_and_creates_no_file(tmp_path: Path) -> None:
@@ -525,13 +542,17 @@ def test_a_damaged_file_is_reported(tmp_path: Path, content: bytes) -> None:
     assert (tmp_path / "history.db").read_bytes() == content
 
 
-def test_a_table_of_another_form_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("column", ["ranks DROP COLUMN outside", "compilations DROP COLUMN what"])
+def test_a_table_of_another_form_is_reported(tmp_path: Path, column: str) -> None:
     store = a.store(tmp_path)
     store.save([a.run_summary()])
     with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute("ALTER TABLE ranks DROP COLUMN outside")
+        connection.execute(f"ALTER TABLE {column}")
     with pytest.raises(StoreError, match=r"has another form; move it away, and a new one"):
         store.save([a.run_summary("later")])
+    if "compilations" in column:
+        with pytest.raises(StoreError, match=r"has another form; move it away, and a new one"):
+            store.load("abcdefgh")
 
 
 def test_damaged_pages_are_reported(tmp_path: Path) -> None:
@@ -563,6 +584,8 @@ def test_foreign_values_are_reported(tmp_path: Path) -> None:
         ("runs SET state = 'odd'", "'odd' is not a valid State"),
         ("ranks SET answer = '{\"energy\": 1}'", "`$.energy`"),
         ("compilations SET ended = 'x'", "`$.ranks[0].compiled[0].ended`"),
+        ("compilations SET what = '{\"again\": 1}'", "`$.ranks[0].compiled[0].again`"),
+        ("compilations SET what = '[]'", "Expected `object`, got `array`"),
         ("samples SET after = '[]'", "columns of different lengths"),
         ("samples SET began = 'x'", "can only concatenate str"),
     ],
