@@ -1,13 +1,12 @@
 """Figures of a rank's compiler."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
 from warmwatch.shared.closed_lists import CACHES, DISABLED, KINDS, PHASES, PROGRESS, REASONS
 from warmwatch.shared.fallbacks import CAUSES
-from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch_monitor.figures.declared import figure
 from warmwatch_monitor.figures.units import Count, Epoch, Joules, Seconds
 
@@ -404,6 +403,14 @@ def recompiles(compile: Mapping[str, Any]) -> int | None:
 def _recompiles_now(compile: Mapping[str, Any]) -> bool:
     """Whether the activity in progress of a rank's ``compile`` is a recompile."""
     underway = compile.get("underway")
-    if underway is None or underway["backward"] or not underway["reason"]:
-        return False
-    return bool(underway["category"] != NEW_INSTANCE)
+    return bool(underway and underway["reason"] and not underway["backward"])
+
+
+def is_without_grad(reason: str | None, trained: Collection[str]) -> bool:
+    """Whether a cache entry with a backward did not match because this call has no gradients.
+
+    ``trained``: compile ids with a recorded backward. A missing one proves nothing: with dynamic
+    shapes PyTorch compiles the backward together with the forward.
+    """
+    entries = (line.strip().lstrip("!").partition(":") for line in (reason or "").splitlines())
+    return any(id in trained and "grad_mode" in why for id, _, why in entries)

@@ -238,7 +238,6 @@ _COMPILED = (
     *("ended", "seconds", "step", "kind", "name", "file", "line", "code", "reason"),
     *("category", "cache", "failure", "ops", "kernels"),
 )
-COMPILATION_COLUMNS = ("rank", *_COMPILED, "compile_id", "phase_seconds", "what")
 # All other fields, so that a new one is stored, too: a report is the same from record and history
 _WITHOUT_COLUMN = {
     field.encode_name: field.default

@@ -277,10 +277,8 @@ DELETE FROM runs WHERE id IN (
   ORDER BY row_number() OVER (PARTITION BY owner ORDER BY seen DESC) DESC, seen LIMIT ?)
 """
 _RANKS = "SELECT * FROM ranks WHERE id = ? ORDER BY rank"
-# by name: SQLite then says that an older file has no such column
-_COMPILATIONS = f"""
-SELECT {", ".join(rows.COMPILATION_COLUMNS)} FROM compilations WHERE id = ? ORDER BY rank, number
-"""
+# `what` by name: SQLite then says that an older file has no such column
+_COMPILATIONS = "SELECT *, what FROM compilations WHERE id = ? ORDER BY rank, number"
 _SAMPLES = "SELECT * FROM samples WHERE id = ? ORDER BY rank, gpu"
 
 

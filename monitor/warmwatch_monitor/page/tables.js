@@ -27,7 +27,7 @@ export function showTables(answer, newest, place) {
   note("more-ranks", all > shown && `${shown} of ${all} ranks; choose a run to see all of its ranks.`);
   const listed = each(runs, recompiles);
   rows("recompiles", listed);
-  const unlisted = ({ compile }) => Math.max(0, (compile.recompiles ?? 0) - compile.last.filter((one) => isRecompile(one) && one.category && !one.at_limit).length);
+  const unlisted = ({ compile }) => Math.max(0, (compile.recompiles ?? 0) - compile.last.filter((one) => recompiled(one) && one.category && !one.at_limit).length);
   const left = runs.map((run) => [run.run, total(run, unlisted)]).filter(([, count]) => count > 0);
   const more = left.map(([run, count]) => `${listed.length ? "and " : ""}${count} ${listed.length ? "earlier " : ""}recompile${count === 1 ? "" : "s"}: warmwatch report ${quoted(run)} -v`);
   const ended = hidden.filter((run) => total(run, (rank) => rank.compile.recompiles ?? 0) > 0);
@@ -51,7 +51,7 @@ export function speed({ state, step_seconds: { recent, typical, median } }) {
 
 // how many recompiles, with the one in progress, as in the terminal
 function counted({ recompiles, underway }) {
-  const now = underway && isRecompile(underway) && !underway.backward;
+  const now = underway && recompiled(underway) && !underway.backward;
   return recompiles !== null && now ? recompiles + 1 : recompiles;
 }
 
@@ -99,9 +99,6 @@ function checked({ reason }) {
 }
 
 const recompiled = (one) => Boolean(one.reason);
-
-// another module of a class has a reason, and is none
-const isRecompile = (one) => recompiled(one) && one.category !== "new_instance";
 
 // a run's name in a command: it may be another user's choice
 const quoted = (name) => (/^[\w@%+=:,./-]+$/.test(name) ? name : `'${name.replaceAll("'", `'"'"'`)}'`);

@@ -147,10 +147,13 @@ def test_facts_that_only_a_daemon_measures_survive_a_later_write_by_a_command(
     assert found.gpu_samples == gpus
 
 
+@pytest.mark.parametrize("category", ["shape", "new_instance"])
 @pytest.mark.parametrize(("backward", "count"), [(False, 1), (True, 0)])
-def test_the_recompile_in_progress_is_one_of_the_listed_run(backward: bool, count: int) -> None:
+def test_the_recompile_in_progress_is_one_of_the_listed_run(
+    backward: bool, count: int, category: str
+) -> None:
     """Its backward belongs to a recompile that has been counted."""
-    underway = {"reason": "size", "category": "shape", "backward": backward}
+    underway = {"reason": "size", "category": category, "backward": backward}
     compile = {"seconds": 1.0, "recompiles": 0, "underway": underway}
     summary = replace(a.living(), ranks=(a.rank(answer=a.answer(compile=compile)),))
     assert run_row(summary)["recompiles"] == count

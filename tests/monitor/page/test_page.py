@@ -500,7 +500,7 @@ def test_no_recompile_is_said_only_of_the_runs_that_have_none(
             ),
             "No recompile of this run in the records.",
             "3 recompiles: warmwatch report n -v",
-            "and 2 earlier recompiles: warmwatch report o -v",
+            "and 1 earlier recompile: warmwatch report o -v",
         ]
 
 

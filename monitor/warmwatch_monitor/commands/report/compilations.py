@@ -10,6 +10,7 @@ from warmwatch.shared.advice import advice_for, cause, subjects
 from warmwatch.shared.phrases import resumed
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.commands.report.parts import Function, Priced, Recompiled
+from warmwatch_monitor.figures.compile import is_without_grad
 from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.figures.units import copied, total
 from warmwatch_monitor.model import OF_GRAPHS, families
@@ -111,7 +112,10 @@ def recompiled(
         if compilation.category:
             between_steps = (
                 compilation.evaluating
-                or ("backward" not in compilation.kinds and _is_without_grad(compilation, trained))
+                or (
+                    "backward" not in compilation.kinds
+                    and is_without_grad(compilation.reason, trained)
+                )
                 or (first_began is not None and compilation.ended <= first_began)
             )
             why = cause(compilation.category, compilation.kinds[0], compilation.reason)
@@ -122,17 +126,6 @@ def recompiled(
         for (_, _, between_steps, _), times in groups.items()
     )
     return tuple(sorted(made, key=lambda recompiled: -recompiled.seconds))
-
-
-def _is_without_grad(compilation: Priced, trained: set[str]) -> bool:
-    """Whether a cache entry with a backward did not match because this call has no gradients.
-
-    A missing backward record proves nothing: with dynamic shapes PyTorch compiles the backward
-    together with the forward.
-    """
-    reason = compilation.reason or ""
-    entries = (line.strip().lstrip("!").partition(":") for line in reason.splitlines())
-    return any(id in trained and "grad_mode" in why for id, _, why in entries)
 
 
 def reason_of(compilation: Priced) -> str:

@@ -15,10 +15,11 @@ from warmwatch.shared.phrases import called_from, counted, duration, one_line, t
 from warmwatch.shared.phrases import place as place_of
 from warmwatch.shared.states import ENDED, State
 from warmwatch.shared.values import NEW_INSTANCE
+from warmwatch_monitor.figures.compile import is_without_grad
 from warmwatch_monitor.output.amounts import broken_at
 from warmwatch_monitor.output.states import place
 
-_BREAK, _RECOMPILED = "graph break", "recompiled"
+_BREAK, _RECOMPILED, _OF_INSTANCE = "graph break", "recompiled", "compiled"
 _LONG = 600.0  # seconds
 _MOST = 3  # of each kind: all are in a report
 _LONGEST = 160
@@ -165,9 +166,9 @@ def _lines(
 
 def _counts(reason: _Reason) -> int:
     """The recompiles, or graph breaks, that it explains: at the limit PyTorch compiles nothing,
-    and neither what it had dropped nor another module of a class is a recompile.
+    and what it had dropped is no recompile.
     """
-    return reason.times if reason.what in (_BREAK, _RECOMPILED) else 0
+    return reason.times if reason.what in (_BREAK, _RECOMPILED, _OF_INSTANCE) else 0
 
 
 def _worth(reason: _Reason) -> float:
@@ -193,7 +194,7 @@ def _recompiles(rank: Rank, now: float | None) -> Iterator[_Reason]:
         elif not value["category"]:
             what = "compiled again"
         else:
-            what = "compiled" if value["category"] == NEW_INSTANCE else _RECOMPILED
+            what = _OF_INSTANCE if value["category"] == NEW_INSTANCE else _RECOMPILED
         yield _Reason(
             what=what,
             category=value["category"] or "",
@@ -209,9 +210,14 @@ def _recompiles(rank: Rank, now: float | None) -> Iterator[_Reason]:
 def _when(values: dict[str, Any], rank: Rank, now: float | None) -> str:
     """``step 22, 40 s ago``: the age of a living rank's; without what is unknown."""
     before, at = values.get("step"), values.get("ended_at")
+    trained = {one["id"] for one in rank["compile"]["last"] if one["kind"] == "backward"} - {None}
     step = "" if before is None or not rank["steps"] else f"step {before + 1}"
-    # a change of the grad mode may be an evaluation that nothing marks, as in a report
-    if step and (values.get("evaluating") or values["category"] == "grad_mode"):
+    # as in a report; a change of the grad mode may be an evaluation that nothing marks
+    if step and (
+        values.get("evaluating")
+        or values["category"] == "grad_mode"
+        or (values["id"] not in trained and is_without_grad(values["reason"], trained))
+    ):
         step = f"after step {before}" if before else ""
     if at is None or now is None or State(rank["state"]) in ENDED:
         return step

@@ -200,6 +200,24 @@ def test_a_change_of_the_grad_mode_came_after_a_step_as_in_a_report() -> None:
         assert any(f"({when})" in line for line in shown(b.view(slot, compilations=(known,))))
 
 
+@pytest.mark.parametrize(("own", "when"), [(False, "after step 11"), (True, "step 12")])
+def test_a_copy_that_is_called_without_gradients_compiled_after_a_step(
+    own: bool, when: str
+) -> None:
+    """As in a report: the entry with a backward did not match. The copy's own backward proves a
+    step.
+    """
+    slot = b.in_every_state()["recompiling"].record.slot
+    why = {"category": "new_instance", "reason": "0/0: GLOBAL_STATE changed: grad_mode "}
+    known = [replace(b.RECOMPILATION, id="0/1", step=11, **why)]
+    known += [
+        Compilation(id=id, kind="backward", at_ns=b.ago(9), seconds=1.0)
+        for id in ("0/0", *["0/1"] * own)
+    ]
+    output = shown(b.view(slot, compilations=tuple(known)))
+    assert any(f"(new_instance, {when}, " in line for line in output)
+
+
 def test_the_time_of_a_recompile_includes_only_its_own_backward() -> None:
     first = Compilation(id="0/2", kind="forward", at_ns=b.ago(9), seconds=70.0)
     backward = Compilation(id="0/2", kind="backward", at_ns=b.ago(5), seconds=10.0)
@@ -339,12 +357,12 @@ def test_a_wrapped_detail_has_a_hanging_indent() -> None:
     assert [len(line) - len(line.lstrip()) for line in details] == [2, 4, 2]
 
 
-@pytest.mark.parametrize(("recompiles", "more"), [(2, None), (3, "1 more recompile"), (9, "7 m")])
+@pytest.mark.parametrize(("recompiles", "more"), [(3, None), (4, "1 more recompile"), (10, "7 m")])
 def test_recompiles_that_are_left_out_are_counted(recompiles: int, more: str | None) -> None:
     answer = status(b.snapshot(again(b.in_every_state()["warm"])))
     compile = answer["runs"][0]["ranks"][0]["compile"]
     last = {**compile["last"][0], "total_seconds": 12.0}
-    other = {**last, "category": "new_instance"}  # is no recompile
+    other = {**last, "category": "new_instance"}  # PyTorch counts it, too
     compile["last"] = [last, last, other]  # the same reason twice is one line
     compile["recompiles"] = recompiles
     output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
