@@ -161,8 +161,9 @@ def test_changes_are_reported_with_their_cost() -> None:
         "Slower than last time",
         (
             "warm-up took 120 s, last time 30 s: inductor 68 s more in `forward` (model.py:31) "
-            "(graph changed: 1,204 operators, was 1,180; its code changed); caches were empty "
-            "at the start (before: not empty); compile threads 2, were 32"
+            "(graph changed: 1,204 operators, was 1,180; its code changed); lookups in "
+            "Inductor's cache mostly missed (before: hit); Triton's cache was empty at the start "
+            "(before: not empty); compile threads 2, were 32"
         ),
     )
 
@@ -174,9 +175,17 @@ def test_a_cache_that_hit_nothing_explains_no_difference(is_warm_now: bool) -> N
     now = a.finished(compiled=(a.FORWARD,), what=replace(a.H100, caches=caches[0]))
     then = before(replace(a.FORWARD, seconds=180.0), seconds=220.0, caches=caches[1])
     _, words = sentences(now, then)
-    assert "inductor's cache" not in words
-    assert "caches were" not in words
-    assert "triton's cache was" in words
+    assert "Inductor's cache" not in words
+    assert "Triton's cache was" in words
+
+
+def test_a_cache_that_hit_explains_a_difference_if_it_was_not_empty_before() -> None:
+    """As where another model had filled it."""
+    warm = {"inductor": "warm"}
+    hits = tuple(replace(one, cache="hit", seconds=1.0) for one in a.FIRST)
+    now = a.finished(compiled=hits, what=replace(a.H100, caches=warm))
+    _, words = sentences(now, before(*a.FIRST, seconds=220.0, caches=warm))
+    assert words.endswith("; lookups in Inductor's cache mostly hit (before: missed)")
 
 
 @pytest.mark.parametrize(

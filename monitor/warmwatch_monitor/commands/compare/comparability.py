@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from warmwatch_monitor.commands.report.compilations import cache_use
 from warmwatch_monitor.commands.report.parts import Report
 from warmwatch_monitor.model.run_summary import Provenance, RunSummary
 
@@ -67,7 +68,8 @@ def incomparable(
     """Properties that differ between the runs."""
     codes = _codes_apart(summaries)
     properties = [
-        replace(report.what, code=code) for report, code in zip(reports, codes, strict=True)
+        replace(report.what, code=code, caches=_found(summary))
+        for summary, report, code in zip(summaries, reports, codes, strict=True)
     ]
     differing = []
     for fact in _FACTS:
@@ -118,6 +120,14 @@ def _codes(summary: RunSummary) -> dict[tuple[str, str | None], set[str]]:
             if compilation.name and compilation.code:
                 groups.setdefault((compilation.name, compilation.file), set()).add(compilation.code)
     return groups
+
+
+def _found(summary: RunSummary) -> Mapping[str, str]:
+    """The caches, Inductor's by what its lookups found."""
+    compiled = (compilation for rank in summary.ranks for compilation in rank.compiled)
+    others = {name: state for name, state in summary.what.caches.items() if name != "inductor"}
+    use = cache_use(compiled, summary.what.caches)
+    return others if use is None else {"inductor": use, **others}
 
 
 def _caches(what: Provenance) -> str | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from warmwatch_monitor.commands.report.compilations import added, priced
+from warmwatch_monitor.commands.report.compilations import added, cache_use, priced
 from warmwatch_monitor.commands.report.parts import Changed, ChangedFact, ChangedFunction, Priced
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
 
-_WARM = "warm"  # of a cache that was not empty at the start
 _LATE = 0.1  # seconds: a compilation's journal line may follow the end of its activity
 _Key = tuple[str | None, str | None]
 
@@ -21,7 +20,6 @@ FACTS: tuple[tuple[str, Callable[[Provenance], str | int | None]], ...] = (
     ("driver", lambda what: what.driver),
     ("Python", lambda what: what.python),
     ("commit", lambda what: what.commit),
-    ("inductor cache", lambda what: what.caches.get("inductor")),
     ("triton cache", lambda what: what.caches.get("triton")),
     ("compile threads", lambda what: what.compile_threads),
 )
@@ -39,10 +37,10 @@ def changed(now: RunSummary, before: RunSummary, rank: int | None) -> Changed | 
         warmup_seconds=_warmup(mine)["seconds"],
         before_seconds=_warmup(other)["seconds"],
         facts=tuple(
-            fact
-            for fact in _facts(now, before)
-            if fact.what != "inductor cache"
-            or not _hit_nothing(mine if fact.now == _WARM else other)
+            _facts(
+                {"inductor cache": _cache_use(now, mine), **_read(now)},
+                {"inductor cache": _cache_use(before, other), **_read(before)},
+            )
         ),
         functions=tuple(_functions(_compiled(mine), _compiled(other))),
     )
@@ -58,18 +56,24 @@ def _warmup(rank: RankSummary) -> Mapping[str, float]:
     return rank.answer.get("warmup", {}).get("first") or {}
 
 
-def _facts(now: RunSummary, before: RunSummary) -> Iterator[ChangedFact]:
+def _read(summary: RunSummary) -> dict[str, str | int | None]:
+    return {**{name: read(summary.what) for name, read in FACTS}, "host": summary.host}
+
+
+def _facts(
+    now: Mapping[str, str | int | None], before: Mapping[str, str | int | None]
+) -> Iterator[ChangedFact]:
     """Facts known for both that differ. The driver counts only with a known GPU."""
-    pairs = {name: (read(now.what), read(before.what)) for name, read in FACTS}
-    for name, (mine, other) in {**pairs, "host": (now.host, before.host)}.items():
+    for name, mine in now.items():
+        other = before[name]
         if mine is not None and other is not None and mine != other:
             yield ChangedFact(what=name, now=mine, before=other)
 
 
-def _hit_nothing(rank: RankSummary) -> bool:
-    """Whether all its lookups missed, so that a cache that was not empty saved nothing."""
-    verdicts = {compilation.cache for compilation in rank.compiled} - {None}
-    return verdicts == {"miss"} and not rank.left_out
+def _cache_use(summary: RunSummary, rank: RankSummary) -> str | None:
+    """Of its first warm-up."""
+    until = _warmup(rank)["ended_at"] + _LATE
+    return cache_use((each for each in rank.compiled if each.ended <= until), summary.what.caches)
 
 
 def _compiled(rank: RankSummary) -> Mapping[_Key, list[Priced]]:

@@ -128,6 +128,17 @@ def recompiled(
     return tuple(sorted(made, key=lambda recompiled: -recompiled.seconds))
 
 
+def cache_use(compiled: Iterable[Compiled], caches: Mapping[str, str]) -> str | None:
+    """Whether lookups in Inductor's cache ``mostly hit`` or ``mostly missed``; ``None`` if unknown.
+
+    A cache that was not empty may have no entry for this run. ``caches``: as in ``Provenance``.
+    """
+    verdicts = Counter(compilation.cache for compilation in compiled)
+    if verdicts["hit"] or verdicts["miss"]:
+        return "mostly hit" if verdicts["hit"] > verdicts["miss"] else "mostly missed"
+    return "mostly missed" if caches.get("inductor") == "cold" else None
+
+
 def reason_of(compilation: Priced) -> str:
     """In plain words if available, else in PyTorch's; empty without one."""
     return compilation.plain or own_words(compilation.reason or "", _REASON)

@@ -199,7 +199,7 @@ _NOTABLE = 0.05  # of the longer warm-up: smaller differences of a function are 
 _LEAST = 0.5  # seconds
 _SAME = 0.1
 _NAMED = 3
-_CACHES = {"inductor cache": "inductor", "triton cache": "triton"}
+_CACHES = ("inductor cache", "triton cache")
 _SHORT = 12  # letters of a commit
 
 
@@ -233,7 +233,7 @@ def _causes(changed: Changed, notable: Sequence[ChangedFunction]) -> Iterator[st
     yield from map(_changed_function, notable[:_NAMED])
     if len(notable) > _NAMED:
         yield f"and {counted(len(notable) - _NAMED, 'other function')}"
-    yield from _caches([fact for fact in changed.facts if fact.what in _CACHES])
+    yield from (_cache(fact) for fact in changed.facts if fact.what in _CACHES)
     for fact in changed.facts:
         if fact.what not in _CACHES:
             were = "were" if fact.what == "compile threads" else "was"
@@ -268,18 +268,12 @@ def _often(times: int) -> str:
     return "once" if times == 1 else f"{times} times"
 
 
-def _caches(facts: Sequence[ChangedFact]) -> Iterator[str]:
-    """``caches were empty at the start (before: not empty)``; each by itself if they differ.
-
-    A cache that was not empty may have no entry for this run, so it is not called warm.
-    """
+def _cache(fact: ChangedFact) -> str:
+    """Triton's lookups are not recorded, so it is only whether its cache was empty."""
+    if fact.what == "inductor cache":
+        return f"lookups in Inductor's cache {fact.now} (before: {str(fact.before).split()[-1]})"
     cold, warm = "empty at the start (before: not empty)", "not empty at the start (before: empty)"
-    texts = [cold if fact.now == "cold" else warm for fact in facts]
-    if len(texts) == len(_CACHES) and len(set(texts)) == 1:
-        yield f"caches were {texts[0]}"
-        return
-    for fact, text in zip(facts, texts, strict=True):
-        yield f"{_CACHES[fact.what]}'s cache was {text}"
+    return f"Triton's cache was {cold if fact.now == 'cold' else warm}"
 
 
 def _shown(value: str | int) -> str:
