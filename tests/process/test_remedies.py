@@ -174,7 +174,11 @@ def advised(rank: dict[str, Any]) -> dict[str, str]:
     ("body", "why"),
     [
         (SHAPES, "; the optimizer has 12 kinds of parameters"),
-        (BY_LIMIT, "; 12 modules of its class differ in `layer_idx`"),
+        pytest.param(
+            BY_LIMIT,
+            "; 12 modules of its class differ in `layer_idx`",
+            marks=pytest.mark.skipif(not TORCH.guards_integers, reason="it is dynamic there"),
+        ),
     ],
     ids=["shapes", "modules"],
 )
@@ -246,7 +250,7 @@ def test_a_parameter_whose_size_stays_is_no_cause(tmp_path: Path) -> None:
 def test_the_limit_of_one_call_of_torch_compile_cures_it_too(tmp_path: Path) -> None:
     _, rank, _ = tried(tmp_path / "faulty", BY_CALL, False)
     call = "torch.compile(..., recompile_limit=12, isolate_recompiles=True)"
-    if call not in advised(rank)["fallback"]:
+    if call not in advised(rank).get("fallback", ""):
         pytest.skip("this PyTorch has one limit for all functions")
     truth, rank, _ = tried(tmp_path / "cured", BY_CALL, True)
     assert (truth["graphs"], advised(rank)) == (12, {})

@@ -454,6 +454,11 @@ LESS: dict[str, dict[Program, tuple[str, str] | None]] = {
         own_counter: None,
         global_counter: None,
         new_class: ("first compilation of another `Net`", "make it once"),
+        text: ("`of['...']` changed", "branch on it before the call"),
+        crop: (
+            "(x.size(3) // 4))) != 0` no longer holds (test_cures.py:",
+            "pad or bucket the size",
+        ),
     },
     "2.11": {freed: ("`of` is of another type than `Config`", "Pass values of one type")},
 }
