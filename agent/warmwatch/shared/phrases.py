@@ -88,6 +88,12 @@ def resumed(name: str | None) -> tuple[str, int] | None:
     return (rest["name"], int(rest["line"])) if rest else None
 
 
+def without_line(name: str) -> str:
+    """The name for a comparison: without the line in Dynamo's name for the rest of a function."""
+    rest = resumed(name)
+    return f"{rest[0]} after a graph break" if rest else name
+
+
 def short_place(name: str, file: str | None = None) -> str:
     """The same for a label: ``forward``, or ``forward:47`` after its break there."""
     if file == _WRAPPER:

@@ -228,6 +228,16 @@ def test_each_kind_of_change_has_its_words(then: RunSummary, title: str, words: 
     assert words in found[1]
 
 
+def test_the_rest_of_a_function_after_a_break_is_the_same_wherever_it_moved() -> None:
+    """Dynamo's name for it has the line of the break."""
+    rest, moved = (f"torch_dynamo_resume_in_forward_at_{line}" for line in (16, 17))
+    now = a.finished(compiled=(replace(a.FORWARD, name=moved, line=17),))
+    _, words = sentences(now, before(replace(FASTER, name=rest, line=16, ops=a.FORWARD.ops)))
+    assert "more in `forward` after a graph break (model.py:17)" in words
+    assert "compiled last time" not in words
+    assert "no longer" not in words
+
+
 def test_a_run_that_was_never_warm_is_not_compared() -> None:
     assert report(a.eager(), before=before()).changed is None
     assert report(a.finished()).changed is None

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from warmwatch.shared.phrases import without_line
 from warmwatch_monitor.model import FunctionCost, RankView, RunView
 from warmwatch_monitor.model.journal import NOTHING, ParsedJournal
 
@@ -167,4 +168,5 @@ def _by_function(functions: Iterable[FunctionCost], causes: ParsedJournal) -> di
 
 def called(name: str | None, file: str | None) -> str:
     """``forward (model.py)``."""
-    return f"{name} ({file})" if file else f"{name}"
+    shown = name and without_line(name)
+    return f"{shown} ({file})" if file else f"{shown}"

@@ -8,6 +8,7 @@ from hashlib import sha256
 from msgspec import Struct
 from msgspec.structs import replace
 
+from warmwatch.shared.phrases import without_line
 from warmwatch_monitor.commands.report.compilations import cache_use
 from warmwatch_monitor.commands.report.parts import Report
 from warmwatch_monitor.model.run_summary import Provenance, RunSummary
@@ -118,7 +119,8 @@ def _codes(summary: RunSummary) -> dict[tuple[str, str | None], set[str]]:
     for rank in summary.ranks:
         for compilation in rank.compiled:
             if compilation.name and compilation.code:
-                groups.setdefault((compilation.name, compilation.file), set()).add(compilation.code)
+                key = without_line(compilation.name), compilation.file
+                groups.setdefault(key, set()).add(compilation.code)
     return groups
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from warmwatch.shared.phrases import without_line
 from warmwatch_monitor.commands.report.compilations import added, cache_use, priced
 from warmwatch_monitor.commands.report.parts import Changed, ChangedFact, ChangedFunction, Priced
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
@@ -80,7 +81,8 @@ def _compiled(rank: RankSummary) -> Mapping[_Key, list[Priced]]:
     """What compiled in the first warm-up, by function; a line may have moved, and is ignored."""
     until, groups = _warmup(rank)["ended_at"] + _LATE, defaultdict[_Key, list[Priced]](list)
     for compilation in priced(each for each in rank.compiled if each.ended <= until):
-        groups[compilation.name, compilation.file].append(compilation)
+        name = compilation.name and without_line(compilation.name)
+        groups[name, compilation.file].append(compilation)
     return groups
 
 
@@ -88,20 +90,19 @@ def _functions(
     now: Mapping[_Key, list[Priced]], before: Mapping[_Key, list[Priced]]
 ) -> list[ChangedFunction]:
     """All functions of either first warm-up, largest increase first."""
-    made = [_function(*key, now[key], before[key]) for key in dict.fromkeys([*now, *before])]
+    made = [_function(now[key], before[key]) for key in dict.fromkeys([*now, *before])]
     return sorted(made, key=lambda function: -function.difference)
 
 
-def _function(
-    name: str | None, file: str | None, now: Sequence[Priced], before: Sequence[Priced]
-) -> ChangedFunction:
+def _function(now: Sequence[Priced], before: Sequence[Priced]) -> ChangedFunction:
+    first = (now or before)[0]
     phases, phases_before = (added(each.phase_seconds for each in run) for run in (now, before))
     codes, codes_before = ({each.code for each in run if each.code} for run in (now, before))
     lines = {each.line for each in now or before}
     names = dict.fromkeys([*phases, *phases_before])
     return ChangedFunction(
-        name=name,
-        file=file,
+        name=first.name,
+        file=first.file,
         line=lines.pop() if len(lines) == 1 else None,
         seconds=sum(each.seconds or 0.0 for each in now),
         before_seconds=sum(each.seconds or 0.0 for each in before),

@@ -198,6 +198,15 @@ def test_a_run_that_ended_earlier_is_the_same_program() -> None:
     assert len(set(found.values)) == 2
 
 
+def test_the_rest_of_a_function_after_a_break_is_compared_wherever_it_moved() -> None:
+    rest = replace(a.FORWARD, name="torch_dynamo_resume_in_forward_at_16", code="c0de")
+    moved = replace(rest, name="torch_dynamo_resume_in_forward_at_17")
+    then, same = a.finished(run="then", compiled=(rest,)), a.finished(run="same", compiled=(moved,))
+    edited = a.finished(run="edited", compiled=(replace(moved, code="0ther"),))
+    assert not compare((then, same)).incomparable
+    assert [one.what for one in compare((then, edited)).incomparable] == ["compiled code"]
+
+
 def test_a_different_or_unknown_batch_is_reported() -> None:
     compiled, eager = two(tokens_per_step=8)
     compared = compare((replace(compiled, what=replace(compiled.what, tokens_per_step=16)), eager))
