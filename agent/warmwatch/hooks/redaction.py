@@ -107,6 +107,10 @@ _FUNCTION = ("<function ", "<built-in ", "<bound method ")  # their repr()
 # PyTorch's own lines that set a condition on a size, such as `(_inductor/codegen/cpp.py:7 in f)`
 _OWN = r"\(_\w+(?:/\w+)+\.py:\d+ in [\w.<>]+\)"
 _OWNS = rf"(?P<own>{_OWN}(?: and {_OWN})*)"
+# PyTorch's remark, instead of such a line, that sizes 0 and 1 are compiled separately
+_ZERO_ONE = re.compile(
+    r" \(user code shown is first use [^()]{1,300}(?:\([^()]{1,60}\))?\)(?: and(?= \())?"
+)
 _PLACE = re.compile(
     rf"(?P<path>.*):(?P<line>\d+) in (?P<name>[\w.<>]+)(?: {_OWNS})?(?: \(HINT: .*)?"
 )
@@ -293,7 +297,7 @@ def _place(comment: str) -> str:
 
     PyTorch's own places follow it, or are alone: they show who sets a condition on a size.
     """
-    last = comment.rpartition("  # ")[2].rstrip()
+    last = _ZERO_ONE.sub("", comment.rpartition("  # ")[2].rstrip())
     if own := _OWN_ALONE.fullmatch(last):
         return f"  # {own[0]}"
     match = _PLACE.fullmatch(last)

@@ -25,6 +25,11 @@ KERNEL = "(_inductor/codegen/cpp.py:2273 in need_use_acc_helper)"
 SETTING = "allow_unspec_int_on_nn_module"
 HINT = f"(HINT: integers are static. You might want to use {SETTING} = True, or a tensor.)"
 TRACED = "(_dynamo/variables/tensor.py:2606 in evaluate_expr)"
+ZERO_ONE = (
+    "(user code shown is first use of this value--the guard itself is not due user code but due to "
+    "0/1 specialization in the framework; to avoid specialization try "
+    "torch._dynamo.decorators.mark_unbacked(tensor, dim))"
+)
 
 # PyTorch's texts (torch 2.6 to 2.15), with values and keys of the user's in {0} and {1} as Python
 # writes them, and a line of the user's source in {2}
@@ -130,6 +135,14 @@ def test_a_graph_break_contains_no_string_of_the_user(
             f"0/0: 16 <= x.size()[0] <= 64  # conv.py:560 in g {KERNEL} and {TRACED}",
         ),
         (f"0/1: 17 <= x.size()[0] <= 4096  # {KERNEL} and {KERNEL}", None),
+        (
+            f"0/0: 2 <= x.size()[0] <= 4096  # f(x)  # nn/linear.py:134 in g {ZERO_ONE} and {KERNEL}",
+            f"0/0: 2 <= x.size()[0] <= 4096  # linear.py:134 in g {KERNEL}",
+        ),
+        (
+            f"0/0: 2 <= x.size()[0]  # def h(x):  # mp/a/t/a.py:10 in h {ZERO_ONE}",
+            "0/0: 2 <= x.size()[0]  # a.py:10 in h",
+        ),
         ("0/0: n == " + "9" * 50, "0/0: n == " + "9" * 20 + "..."),
         ("inline in skipfiles: f /home/me/x.py, skipped", "inline in skipfiles: f x.py, skipped"),
         ("0/0: a == 1\n0/1: b == 'x'\n  File 'a.py'", "0/0: a == 1\n0/1: b == '...'"),

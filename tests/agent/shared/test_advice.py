@@ -57,6 +57,7 @@ ARGUMENT = PARAMETER.replace("self._parameters['weight']", "p")
         (f"0/1: 17 <= x.size()[0] <= 64  # {KERNEL}", True, "PyTorch's own kernels"),
         (f"0/1: 17 <= x.size()[0] <= 64  # a.py:4 in f {KERNEL}", None, "PyTorch's own kernels"),
         (f"0/1: 17 <= x.size()[0]  # {KERNEL} and {TRACED}", None, "sets a condition on it"),
+        (f"0/1: 2 <= x.size()[0] <= 4096  # a.py:4 in f {KERNEL}", None, "PyTorch's own kernels"),
         ("0/0: tensor 'x' stride mismatch at index 0. expected 8, actual 16", None, "same layout"),
         ("0/0: tensor 'x' rank mismatch. expected 2, actual 3", None, "same number of dims"),
         (PARAMETER, None, "force_parameter_static_shapes"),
