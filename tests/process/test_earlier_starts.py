@@ -37,6 +37,24 @@ def test_every_ended_start_is_in_the_history(records: Path, tmp_path: Path, aske
     assert completed("compare", "train~2", "train", env=env).returncode == 0
 
 
+def test_the_start_before_is_never_an_older_one(records: Path, tmp_path: Path) -> None:
+    """Whichever command is the first after the runs."""
+    env = environment(records, WARMWATCH_STATE=str(tmp_path / "state"))
+    _start(records, 4)
+    assert len(_listed(env)) == 1
+    _start(records, 5)
+    _start(records, 6)
+    compared = completed("compare", "train~1", "train", "--json", env=env)
+    sides = json.loads(compared.stdout)["sides"]
+    assert [one["steps"] for one in sides] == [5, 6]
+    _start(records, 7)
+    assert _steps(records, env, "train~1") == 6
+    _start(records, 8)
+    csv = tmp_path / "csv"
+    assert completed("export", "train~1", "--csv", str(csv), env=env).returncode == 0
+    assert len(_listed(env)) == 5
+
+
 def test_a_daemon_stores_starts_that_ended_before_it_started(records: Path, tmp_path: Path) -> None:
     env = environment(records, WARMWATCH_STATE=str(tmp_path / "state"))
     _start(records, 4)

@@ -24,6 +24,7 @@ from warmwatch_monitor.base.errors import (
 from warmwatch_monitor.base.settings import EVER_SECONDS, Settings, load_history_settings
 from warmwatch_monitor.client.answers import from_daemon, settings_from
 from warmwatch_monitor.client.choice import choose_runs
+from warmwatch_monitor.client.history_writer import HistoryWriter
 from warmwatch_monitor.client.records import make_poller
 from warmwatch_monitor.history.earlier_runs import earlier
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
@@ -50,7 +51,8 @@ def run_summaries(
     """One for each of ``names``, in their order; of none, that of the run that began last.
 
     A name refers to a run with a record, if there is one, else to the history; a pattern may
-    match several. ``dir``: the record directory; the history is then not read.
+    match several. Runs that have ended are written to the history. ``dir``: the record directory;
+    the history is then not read or written.
     ``take``: called with the Snapshot of the records.
 
     Raises:
@@ -64,6 +66,10 @@ def run_summaries(
         take(snapshot)
     history = None
     if dir is None and settings.history.directory is not None:
+        # first: NAME~1 and the last comparable run may have a record only
+        ended = HistoryWriter(settings.history)
+        ended.take(snapshot)
+        ended.write()
         history = Store(settings.history)
     if names:
         answers = [run for name in names for run in _named(snapshot, name, history)]

@@ -136,7 +136,7 @@ def test_a_graph_break_contains_no_string_of_the_user(
         ),
         (f"0/1: 17 <= x.size()[0] <= 4096  # {KERNEL} and {KERNEL}", None),
         (
-            f"0/0: 2 <= x.size()[0] <= 4096  # f(x)  # nn/linear.py:134 in g {ZERO_ONE} and {KERNEL}",
+            f"0/0: 2 <= x.size()[0] <= 4096  # f()  # a/linear.py:134 in g {ZERO_ONE} and {KERNEL}",
             f"0/0: 2 <= x.size()[0] <= 4096  # linear.py:134 in g {KERNEL}",
         ),
         (

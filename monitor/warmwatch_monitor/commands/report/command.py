@@ -16,9 +16,7 @@ from msgspec.structs import replace
 
 from warmwatch_monitor.base.bounded import read_text
 from warmwatch_monitor.base.errors import UsageError, WarmwatchError
-from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.client.completion import run_names
-from warmwatch_monitor.client.history_writer import HistoryWriter
 from warmwatch_monitor.client.summaries import as_written, last_like, run_summary
 from warmwatch_monitor.commands.report.assembly import report as report_of
 from warmwatch_monitor.commands.report.brief import brief
@@ -73,8 +71,7 @@ def report(
         raise UsageError("give only one of --html, --json and --markdown")
     if tlparse is not None and html is None:
         raise UsageError("--tlparse needs --html FILE: only that has links")
-    seen = HistoryWriter(load_history_settings(os.environ))
-    summary = run_summary(run, dir=dir, take=None if dir else seen.take)
+    summary = run_summary(run, dir=dir)
     with as_written((summary,)):
         made = reported(summary, None if dir is not None else last_like(summary))
         if is_json:
@@ -92,7 +89,6 @@ def report(
         else:
             shown = brief(made, width(), made.run if run is None else plain(run))
             draw(printed(shown, width=width(), colour=has_colour()))
-    seen.write()
 
 
 def reported(summary: RunSummary, before: RunSummary | None = None) -> Report:
