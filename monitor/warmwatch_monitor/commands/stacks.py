@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from warmwatch_monitor.model import Compiler, RankView, Stacks
 
 _MOST_RANKS = 8
+# without a step, where ranks hang that wait for others in init_process_group() or their first step
+_BEFORE_WARM = (State.STARTING, State.WARMING)
 _NONE_ALIVE = "no rank is alive"
 _NONE_YET = (
     "the agent has not recorded stacks of this compilation yet. It does so after 60 s "
@@ -69,7 +71,7 @@ _NONE_YET = (
 def stacks(
     ctx: click.Context, /, run: str | None, rank: int | None, dir: str | None, is_json: bool
 ) -> None:
-    """Show the stacks of RUN's ranks that compile, are silent or are stalled.
+    """Show the stacks of RUN's ranks that compile, are silent or stalled, or made no step yet.
 
     The stacks come from py-spy (pip install py-spy) if the kernel permits it, otherwise from the
     agent, which records them a minute into a compilation. Without both, the kernel shows whether
@@ -109,13 +111,16 @@ def _wanted(living: Sequence[RankView], number: int | None) -> list[RankView]:
         return chosen
     chosen = [view for view in living if _hangs(view)]
     if not chosen:
-        raise WarmwatchError("no rank compiles, is silent or is stalled; --rank N shows any rank")
+        raise WarmwatchError("every rank makes steps or is warm; --rank N shows any rank")
     return chosen
 
 
 def _hangs(view: RankView) -> bool:
     judged = view.judgement
-    return judged.compiling or judged.state is State.STALLED or "silent" in judged.conditions
+    waits = judged.state in _BEFORE_WARM and not view.record.slot.steps.steps
+    return (
+        waits or judged.compiling or judged.state is State.STALLED or "silent" in judged.conditions
+    )
 
 
 def _stacks_of(view: RankView) -> RankProcess:
@@ -329,7 +334,7 @@ class StacksDocument(Struct, frozen=True, kw_only=True):
     schema_version: int = 1
     """1. Within a version, no key changes its meaning."""
     ranks: list[RankStacks]
-    """The ranks that compile, are silent or are stalled, or the requested rank."""
+    """The ranks that compile, are silent or stalled, or made no step yet; or the requested rank."""
     ranks_left_out: int
     """Number of other such ranks."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from support.records import compiling, held, wait_until, warm, write_record
+from support.records import compiling, held, live_slot, wait_until, warm, write_record
 from warmwatch.shared.record import STACKS
 from warmwatch.shared.record.stack_file import STACKS_LIMIT, Frame, Stacks, ThreadStack, pack_stacks
 from warmwatch_monitor.base.errors import NO_RECENT_RUN, SourceError
@@ -205,7 +205,7 @@ def test_stacks_that_cannot_be_shown_are_reported_in_a_sentence(tmp_path: Path) 
     with held(write_record(tmp_path, warm())):
         quiet = stacks("--dir", str(tmp_path))
         assert quiet.exit_code == 1
-        assert "no rank compiles, is silent or is stalled; --rank N shows" in quiet.stderr
+        assert "every rank makes steps or is warm; --rank N shows any rank" in quiet.stderr
         other = stacks("--dir", str(tmp_path), "--rank", "7")
         assert (other.exit_code, "no living rank 7 is seen here; seen: 0" in other.stderr) == (
             1,
@@ -215,6 +215,15 @@ def test_stacks_that_cannot_be_shown_are_reported_in_a_sentence(tmp_path: Path) 
         assert stacks("bert", "--dir", str(tmp_path)).exit_code == 5
         named = stacks("--dir", str(tmp_path), "--rank", "0")
         assert "the agent writes stacks of compilations, and none is in progress" in named.stderr
+
+
+@pytest.mark.usefixtures("_no_py_spy")
+def test_a_rank_that_has_made_no_step_is_shown(tmp_path: Path) -> None:
+    """It may wait for others in init_process_group() or in its first step."""
+    with held(write_record(tmp_path, live_slot())):
+        shown = stacks("gpt2", "--dir", str(tmp_path))
+    assert "gpt2 rank 0" in shown.stdout
+    assert "starting" in shown.stdout
 
 
 def test_py_spy_is_preferred_and_its_paths_are_cut_to_base_names(
