@@ -425,12 +425,15 @@ def test_ranks_that_attach_one_after_another_are_no_lost_ranks(again: float) -> 
 
 
 def test_a_run_that_is_busy_without_a_step_is_a_warning_after_what_it_did_before() -> None:
-    """An endless loop is no stall: it may be an evaluation."""
+    """An endless loop is no stall: it may be an evaluation. On a busy host it is at times."""
     world = World(40)
     daemon = world.daemon()
     for run, limit in (("loops", 60), ("evaluated-for-long-before", 1800)):
         silent = {"silent": (330.0, 9999.0)}
-        daemon.rank(run, quiet_since=300, conditions=silent)
+        states = [(0.0, "warm"), (1500.0, "stalled"), (1620.0, "warm")]
+        daemon.rank(
+            run, states=states[: 3 if run == "loops" else 1], quiet_since=300, conditions=silent
+        )
         daemon.add("warmwatch_stall_limit_seconds", limit, run=run, rank="0")
     found = {(name, labels["run"]): times for name, labels, times in world.history()}
     assert found == {
@@ -461,3 +464,68 @@ def test_a_save_that_hangs_is_named_before_the_ranks_whose_collectives_timed_out
     assert text["command"].startswith(
         f"on node-{'ab'[first]}: warmwatch s{['tatus', 'tacks'][first]}"
     )
+
+
+def test_a_rank_whose_record_was_removed_has_ended_while_the_run_goes_on_elsewhere() -> None:
+    """A daemon removes it 15 minutes after the last of its ranks of the run has ended."""
+    world = World(40)
+    first, second = world.daemon(), world.daemon("b")
+    hangs = [(0.0, "warm"), (300.0, "stalled")]
+    second.rank(rank=1, states=hangs, world_size=2, timeout=600)
+    first.rank(states=[*hangs, (840, "failed")], end=RAISED, world_size=2, removed=1740)
+    finished = {"end": "finished", "exit_code": "0"}
+    states = [(0.0, "warm"), (300.0, "finished")]
+    first.rank("early", states=states, end=finished, world_size=2, removed=1200)
+    second.rank("early", 1, world_size=2)
+    # started again, and a rank that failed before is not started this time
+    second.rank("again", 1, states=[(0, "warm"), (300, "failed")], end=RAISED, removed=340)
+    first.rank("again", states=[(0, "warm"), (303, "failed")], end=RAISED, removed=340)
+    second.rank("again", 0, attached=360, states=[(360, "warm")])
+    assert world.alerts == {
+        "WarmwatchStalled": [about(7, 14)],
+        "WarmwatchStalledLong": [about(10.25, 14)],
+        "WarmwatchRankLost": [about(14.75, 40)],
+    }
+    assert world.texts("WarmwatchRankLost", 39)["first_rank"].endswith(
+        "(all ranks: 1 failed, 1 stalled)"
+    )
+
+
+@pytest.mark.parametrize("state", ["starting", "warming"])
+def test_a_rank_without_a_step_is_named_before_those_that_waited_for_it_until_their_timeout(
+    state: str,
+) -> None:
+    world = World(18)
+    first, second = world.daemon(), world.daemon("b")
+    second.rank(rank=1, states=[(0, state)], world_size=2, timeout=600)
+    waits = [(0.0, "compiling"), (60.0, "warming"), (700.0, "failed")]
+    first.rank(states=waits, end=RAISED, world_size=2, timeout=600)
+    # one that began as the other failed by itself is not waited for
+    second.rank("fails", 1, states=[(660, "starting")], attached=660, world_size=2, timeout=600)
+    first.rank("fails", states=waits, end=RAISED, world_size=2, timeout=600, attached=655)
+    texts = {
+        labels["run"]: text
+        for labels, text in world.notified(["WarmwatchRankLost"], 16)["WarmwatchRankLost"]
+    }
+    assert texts["gpt2"]["first_rank"] == (
+        f"rank 1 on node-b: {state} (all ranks: 1 failed, 1 {state})"
+    )
+    assert texts["gpt2"]["command"] == "on node-b: warmwatch stacks 'gpt2'"
+    assert texts["fails"]["first_rank"].startswith("rank 0 on node-a: failed, RuntimeError")
+
+
+def test_a_rank_that_never_begins_is_a_page_before_the_timeout_of_those_that_wait_for_it() -> None:
+    world = World(18)
+    first, second = world.daemon(), world.daemon("b")
+    waits = [(0.0, "compiling"), (60.0, "warming")]
+    for run, began in (("hangs", 9999), ("loads", 400), ("makes-steps", 9999)):
+        states = [(0.0, "starting"), (began, "warm")]
+        second.rank(run, 1, states=states, world_size=2, timeout=600)
+        first.rank(run, states=[*waits, (began + 5, "warm")], world_size=2, timeout=600)
+        steps = 3.0 if run == "makes-steps" else 0.0
+        first.add("warmwatch_steps_total", steps, run=run, rank="0")
+    ((name, labels, times),) = world.history()
+    assert (name, labels["run"], times) == ("WarmwatchStalledLong", "hangs", [about(8.25, 18)])
+    text = world.texts("WarmwatchStalledLong", 12)
+    assert text["first_rank"].startswith("rank 1 on node-b: starting ")
+    assert text["command"] == "on node-b: warmwatch stacks 'hangs'"

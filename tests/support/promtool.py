@@ -7,6 +7,7 @@ reads alerts and samples as values.
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import tempfile
@@ -205,18 +206,20 @@ class Daemon:
         gpu: str = "",
         names: Labels | None = None,
         quiet_since: float | None = None,
+        removed: float = math.inf,
     ) -> None:
         """Its series. ``states``: from which second on, each; ``conditions``: from when to when.
 
         A stall is at the last step; a compilation began with its state. ``ended_at``: when its last
         state began, if not when the daemon shows it. ``is_end_known``: when it shows that.
         ``names``: what its cluster software calls it. ``quiet_since``: when it made its last step.
+        ``removed``: from when on the daemon does not show it, since its retention is over.
         """
         who = {"run": run, "rank": str(rank)}
         life = _Life(states, ended_at, is_end_known)
 
         def add(name: str, value: Callable[[float], float | None], **labels: str) -> None:
-            hidden = lambda at: at < states[0][0] or self._unread(at)  # noqa: E731
+            hidden = lambda at: not states[0][0] <= at < removed or self._unread(at)  # noqa: E731
             exists = lambda at: None if hidden(at) else value(at)  # noqa: E731
             self.add(f"warmwatch_{name}", exists, **who, **labels)
 
