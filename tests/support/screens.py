@@ -11,7 +11,6 @@ from typing import Any
 from textual.pilot import Pilot
 
 from warmwatch_monitor.commands.top.app import Top
-from warmwatch_monitor.commands.top.samples import Update
 
 Answer = dict[str, Any]
 
@@ -68,11 +67,10 @@ async def screen(
     size: tuple[int, int],
     past: Callable[[], Answer | None] = lambda: None,
     *,
-    receive: Callable[[], Update] | None = None,
     seconds: float = _NEVER,
 ) -> AsyncIterator[Screen]:
     """A ``top`` on a screen of ``size``, after its first poll."""
-    app = Top(ask, seconds, past, receive)
+    app = Top(ask, seconds, past)
     async with app.run_test(size=size) as pilot:
         shown = Screen(app, pilot)
         await shown.settle()

@@ -79,15 +79,14 @@ _TRUSTED_SECONDS = 10.0  # after a longer stream, the backoff starts again
 
 
 class EventClient:
-    """Receives a daemon's events of ``kinds`` (all by default), and with ``samples`` one a second.
+    """Receives a daemon's events of ``kinds``.
 
     Attributes:
         is_live: the stream has begun, so silence means that nothing happened.
     """
 
-    def __init__(self, kinds: Iterable[str] = (), *, samples: bool = False) -> None:
-        wanted = {"kinds": ",".join(kinds), "samples": "true" if samples else ""}
-        self._path = f"/events?{urlencode({name: text for name, text in wanted.items() if text})}"
+    def __init__(self, kinds: Iterable[str]) -> None:
+        self._path = f"/events?{urlencode({'kinds': ','.join(kinds)})}"
         self._daemon: Daemon | None = None
         self._peer: socket.socket | None = None
         self._reader, self._begin = Reader(), b""

@@ -159,7 +159,7 @@ def test_a_silent_stream_is_abandoned(tmp_path: Path, monkeypatch: pytest.Monkey
     for treatment in (hangs(STREAM + FIRST), endless):
         with daemon(tmp_path) as url, proxy(url) as before:
             before.treatment = treatment
-            ear = EventClient()
+            ear = EventClient(("run",))
             ear.follow(Daemon(parse_address("test", before.address)))
             ear.connect_where_due(60)
             (first,) = ear.receive(60)
@@ -173,7 +173,7 @@ def test_it_retries_the_event_stream_after_every_failure(monkeypatch: pytest.Mon
     monkeypatch.setattr(event_stream.random, "uniform", lambda *_: 0.0)  # its pauses take no time
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # does not listen
-        ear = EventClient()
+        ear = EventClient(("run",))
         ear.follow(Daemon(parse_address("test", f"127.0.0.1:{nobody.getsockname()[1]}")))
         for _ in range(1100):
             ear.connect_where_due(60)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import ClassVar
 
 from rich.console import RenderableType
@@ -23,7 +22,6 @@ from warmwatch_monitor.commands.top.detail import PANES, Shown, detail
 from warmwatch_monitor.commands.top.history import Frame, History
 from warmwatch_monitor.commands.top.listing import ORDERS, Entry, Key, Listing, at, listing
 from warmwatch_monitor.commands.top.polling import Answer, Polling
-from warmwatch_monitor.commands.top.samples import Update, with_sample
 from warmwatch_monitor.commands.top.table import fill, room
 from warmwatch_monitor.output.states import overview
 
@@ -74,7 +72,7 @@ class Top(App[str]):
     Args:
         ask: returns the answer, with printable texts only; raises WarmwatchError.
         past: returns a daemon's history, once; ``None`` if there is none.
-        seconds: poll interval. receive: listens to a daemon's events for about a second.
+        seconds: poll interval.
     """
 
     TITLE = "warmwatch top"
@@ -100,12 +98,11 @@ class Top(App[str]):
         ask: Callable[[], Answer],
         seconds: float,
         past: Callable[[], Answer | None] = lambda: None,
-        receive: Callable[[], Update] | None = None,
     ) -> None:
         super().__init__(ansi_color=True)  # without it, NO_COLOR would be black on black
         self.theme = "ansi-dark"  # the terminal's own colours, and few bytes for each
         self.animation_level = "none"
-        self.polling, self._seconds = Polling(self, ask, seconds, past, receive), seconds
+        self.polling, self._seconds = Polling(self, ask, past), seconds
         self._answer: Answer | None = None
         self._trouble = ""
         self._history = History()
@@ -131,7 +128,7 @@ class Top(App[str]):
     def on_mount(self) -> None:
         self.query_one(Input).display = False
         self.query_one(DataTable).focus()
-        self.set_interval(self._seconds, self.polling.tick)
+        self.set_interval(self._seconds, self.polling.poll)
         self.polling.begin()
 
     def panic(self, *renderables: RenderableType) -> None:
@@ -144,7 +141,7 @@ class Top(App[str]):
         else:
             super().panic(*renderables)
 
-    # incoming answers and samples
+    # incoming answers
 
     def poll(self) -> None:
         """Request an answer, unless a request is in progress."""
@@ -154,29 +151,13 @@ class Top(App[str]):
         """Draw the answer or the error."""
         self._trouble = trouble
         if answer is not None:
-            self._show(answer)
-        else:
-            self.draw()
-
-    def take_sample(self, sample: Answer) -> None:
-        """Merge the sample into the last answer, if it is sufficiently newer."""
-        if self._answer is None:
-            return
-        now = self._answer
-        # perhaps from another release; the next answer reports it
-        with suppress(LookupError, TypeError, ValueError, AttributeError):
-            now = with_sample(self._answer, sample)
-        if _made_at(now) - _made_at(self._answer) >= self._seconds / 2:
-            self._show(now)
+            self._answer = answer
+            self._history.add(answer, _made_at(answer))
+        self.draw()
 
     def take_past(self, past: list[Frame]) -> None:
         """Start the plots with the history."""
         self._history.precede(past)
-        self.draw()
-
-    def _show(self, answer: Answer) -> None:
-        self._answer = answer
-        self._history.add(answer, _made_at(answer))
         self.draw()
 
     # drawing

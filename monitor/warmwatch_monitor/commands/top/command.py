@@ -5,30 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
 from warmwatch_monitor.base.errors import UnknownRunError, UsageError, WarmwatchError
-from warmwatch_monitor.client.answers import Answer, AnswerSource, answer_source, past_of
+from warmwatch_monitor.client.answers import answer_source, past_of
 from warmwatch_monitor.client.completion import run_names
-from warmwatch_monitor.client.events import CONNECT_SECONDS, EventClient
-from warmwatch_monitor.commands.top.samples import Update
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import is_redrawn, plain, say
 
-if TYPE_CHECKING:
-    from warmwatch_monitor.commands.top.samples import Update
-
 _USUAL_SECONDS = 1.0
-_SAMPLE_SECONDS = 1.0  # between two samples from a daemon
-# events that make an answer out of date; phases are in the samples
-_KINDS = (
-    *("attached", "state", "condition", "compile_begin", "compilation", "compile_end"),
-    *("reopened", "warm", "ended", "run", "gone"),
-)
 _HELP = """Watch runs and ranks: state, phase, progress, steps, power, recompiles, functions, GPUs.
 
 RUN is a name or a pattern such as 'gpt*'. The plots show what the daemon has seen, an hour at most;
@@ -71,35 +58,8 @@ def top(
     from warmwatch_monitor.commands.top.app import Top  # Textual, which --json does without
 
     past = partial(past_of, address=address, dir=dir, prometheus=prometheus, access=access)
-    receive = _receiver(ask) if seconds >= _SAMPLE_SECONDS and dir is None else None
-    app = Top(lambda: plain(ask()), seconds, lambda: plain(past()), receive)
+    app = Top(lambda: plain(ask()), seconds, lambda: plain(past()))
     if problem := app.run():
         raise WarmwatchError(problem)
     if app.return_code != 0:  # Textual has printed the traceback
         sys.exit(1)
-
-
-def _receiver(ask: AnswerSource) -> Callable[[], Update]:
-    """Returns a listener to the daemon that answered last; waits a second or until an event."""
-    client = EventClient(_KINDS, samples=True)
-
-    def receive() -> Update:
-        client.follow(ask.daemon)
-        client.connect_where_due(CONNECT_SECONDS)
-        events = client.receive(_SAMPLE_SECONDS)
-        samples = [event.data for event in events if event.kind == "sample"]
-        return Update(
-            is_live=client.is_live,
-            changed=len(events) > len(samples),
-            sample=_sample(samples[-1]) if samples else None,
-        )
-
-    return receive
-
-
-def _sample(data: bytes) -> Answer | None:
-    try:
-        loads = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    return plain(loads) if isinstance(loads, dict) else None

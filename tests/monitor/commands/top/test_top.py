@@ -17,9 +17,11 @@ from rich.style import Style
 from textual.color import Color
 
 from support import builders as b
-from support import golden
+from support import golden, training_standin
+from support.daemon import daemon
 from support.documents import status
-from support.records import compiling, held, write_record
+from support.proxy import proxy
+from support.records import compiling, held, wait_until, write_record
 from support.screens import Screen, screen
 from support.terminal import terminal
 from support.values import replace
@@ -470,6 +472,24 @@ def test_top_reads_the_records_until_the_user_quits(tmp_path: Path, key: str) ->
     ):
         shown.read_until("gpt2: compiling")
         shown.type(key)
+        assert shown.read_to_end() == 0
+    assert "Traceback" not in shown.written
+
+
+@pytest.mark.slow
+def test_with_a_daemon_it_sends_a_request_each_second(tmp_path: Path) -> None:
+    with (
+        training_standin.training(tmp_path) as one,
+        daemon(tmp_path) as url,
+        proxy(url) as before,
+        terminal("top", "--address", before.address) as shown,
+    ):
+        shown.read_until("gpt2: compiling")
+        one.warm()
+        shown.read_until("warm")
+        asked = len(before.polls)
+        wait_until(lambda: len(before.polls) > asked + 2)
+        shown.type("q")
         assert shown.read_to_end() == 0
     assert "Traceback" not in shown.written
 
