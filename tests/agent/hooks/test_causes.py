@@ -323,6 +323,22 @@ def test_a_parameter_beside_the_tensor_that_changed_is_not_the_cause(recorded: R
     assert recorded.causes == [("shape", "batch size (dim 0 of `of['x']`) went from 4 to 8")]
 
 
+@pytest.mark.parametrize("kinds", [3, 12])
+def test_a_number_that_changes_is_the_cause_for_each_of_many_sizes(
+    recorded: Recorded, kinds: int
+) -> None:
+    """A function of an optimizer is called with each parameter; a schedule changes a number."""
+    updated = torch.compile(lambda p, g, lr: p - lr * g, backend="eager", dynamic=False)
+    with torch._dynamo.config.patch({TORCH.limit: 64}):
+        for lr in (0.1, 0.09, 0.08):
+            for rows in range(2, 2 + kinds):
+                updated(x(rows), x(rows), lr)
+    sizes, numbers = recorded.causes[: kinds - 1], recorded.causes[kinds - 1 :]
+    assert [category for category, _ in sizes] == ["shape"] * (kinds - 1)
+    changed = [("python_value", f"`lr` is no longer {lr}") for lr in (0.1, 0.09)]
+    assert numbers == [cause for cause in changed for _ in range(kinds)]
+
+
 def test_a_changed_size_needs_the_guards_of_no_older_entry(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:

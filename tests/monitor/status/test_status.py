@@ -158,6 +158,15 @@ def test_the_last_five_compilations_are_listed_newest_last_with_advice() -> None
     assert [one["advice"] for one in last] == [None] * 5, "the first warm-up has to compile"
 
 
+def test_a_refusal_at_the_recompile_limit_needs_the_remedy_of_a_recompile() -> None:
+    """With fullgraph=True it is a failure, too; the remedy of a failure is no longer to compile."""
+    failure = "torch._dynamo.exc.FailOnRecompileLimitHit"
+    made = replace(b.RECOMPILATION, failure=failure, at_limit=True, after_warm=True)
+    (refused,) = of_rank(b.view(b.WARM, compilations=(made,)))["compile"]["last"]
+    assert (refused["failure"], refused["at_limit"]) == (failure, True)
+    assert "mark_dynamic" in refused["advice"]
+
+
 def test_the_compilation_with_the_dearest_remedy_comes_before_the_last_ones() -> None:
     known = tuple(Compilation(id=f"0/{n}", kind="forward", at_ns=b.ago(20 - n)) for n in range(7))
     dear = replace(known[0], id="9/0", category="shape", after_warm=True, seconds=30.0)

@@ -9,9 +9,10 @@ fewest variables is the nearest: what it rejects has changed. If every entry is 
 nothing has changed: this is the first compilation of a new instance. Unless each is for another
 class: then a function that defines the class makes another one at each call.
 
-Where a model runs in two ways in turn (``requires_grad`` of an input, ``training``), a change makes
-both recompile. The second time, one entry rejects only the way, and another only what changed: the
-cause is what no older entry accepts.
+Where a model runs in two ways in turn (``requires_grad`` of an input, ``training``), or a function is
+called with one parameter after another, a change makes each of them recompile. Then one entry
+rejects only the way or the parameter, and another only what changed: the cause is what no older
+entry accepts.
 
 Each reason has a category of a closed list, by the guard in its first line.
 """
@@ -188,9 +189,15 @@ _OTHER_DEVICE = (
     rf"actual DispatchKeySet\((?!\1\b)({_BACKEND})\b"
 )
 
+# A variable of the user's, which may have the name of a setting, such as `deterministic`, or may
+# belong to a submodule. Torch 2.6 to 2.12 put ``___as_tensor(...).item()`` around a number.
+_OF_VARIABLE = (
+    r"^(?:___as_tensor\()?[^\s(]+(?<!\.training)(?<!\.dtype)(?<!\.device)(?:\)\.item\(\))? == "
+)
+
 # First match wins. The patterns match Dynamo's guards (torch 2.6 to 2.15).
 _PATTERNS: tuple[tuple[str, str], ...] = (
-    (r"\._modules\[.*\.(?!training\b)\w+ == -?\d", "python_value"),
+    (_OF_VARIABLE, "python_value"),
     (r"grad_mode|is_inference|inference_mode", "grad_mode"),
     (r"autocast|dispatch key set mismatch.*Autocast", "autocast"),
     (r"requires_grad", "requires_grad"),
@@ -258,11 +265,14 @@ class _Failed:
         return not self.of_other
 
     @property
-    def only(self) -> str | None:
-        """The only variable that its guards reject, of an entry for this module and mode."""
-        if self.of_mode or not self.own or self.rejected is None or len(self.rejected) != 1:
-            return None
-        return next(iter(self.rejected))
+    def telling(self) -> bool:
+        """Whether it is for this module and mode, and what its guards reject is known."""
+        return self.own and not self.of_mode and bool(self.rejected)
+
+    @property
+    def only(self) -> bool:
+        """Whether its guards reject a single variable, of an entry for this module and mode."""
+        return self.telling and len(self.rejected or ()) == 1
 
     @property
     def excluded(self) -> bool:
@@ -313,8 +323,9 @@ def cause_first(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) 
             bool(_OF_ONE.search(entry.text.partition("\n")[0])),
         ),
     )
-    if category_of(nearest[0].text) in _IN_TURN and nearest[0].only:
-        latest = max(filter(lambda entry: entry.only, nearest), key=partial(_rank, fitting))
+    if nearest[0].telling:
+        near = (entry for entry in nearest if entry.telling and not _is_farther(entry, groups))
+        latest = max(near, key=partial(_rank, fitting))
         nearest.sort(key=lambda entry: entry is not latest)
     others = [item for item in failed if item.excluded]
     text = "\n".join(item.text for item in [*nearest, *others][:_ENOUGH])
@@ -326,7 +337,7 @@ def _failed(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> l
     code: Any = getattr(frame, "f_code", None)
     reader = Reader(values, names)
     has_module = bool(owners(values))
-    most = _MOST_ENTRIES if has_module else _ENOUGH  # an older entry may be that of this module
+    most = _MOST_ENTRIES if entries else _ENOUGH  # an older one may be of this module or parameter
     faileds: list[_Failed] = []
     is_found = False  # no entry is nearer, so the guards of the others need not be read
     for text in (entry for reason in reasons for entry in _NEXT_ENTRY.split(reason.strip())):
@@ -342,21 +353,21 @@ def _failed(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> l
         most -= not failed.of_mode
         if most == 0:
             break
-        is_found |= failed.only is not None and category_of(text) not in _IN_TURN
+        is_found |= failed.only and category_of(text) not in _IN_TURN
     return faileds
 
 
 def _rank(fitting: Sequence[_Failed], failed: _Failed) -> float:
     """The place, from the newest entry on, of the oldest one that accepts what ``failed`` rejects,
     negated; larger if none does, so that its value is the newest."""
-    in_turn = category_of(failed.text) in _IN_TURN
+    in_turn, rejected = category_of(failed.text) in _IN_TURN, failed.rejected or frozenset[str]()
     accepting = [
         place
         for place, entry in enumerate(fitting)
         if entry.rejected is not None
         and not entry.of_mode
         # a size is compared after ``requires_grad`` of the same tensor
-        and (failed.only not in entry.rejected or (in_turn and category_of(entry.text) == "shape"))
+        and (not rejected & entry.rejected or (in_turn and category_of(entry.text) == "shape"))
     ]
     return -max(accepting, default=-1)
 

@@ -71,7 +71,8 @@ def remedy_of_compilation(
 
     ``later``: what compiled after it, of any function.
     """
-    if compilation.failure:
+    # the failure at the recompile limit (fullgraph=True) needs the remedy of what recompiles
+    if compilation.failure and not compilation.at_limit:
         return remedy_of_failure(compilation.name, compilation.failure_hint, compilation.failure)
     if compilation.category and not (
         compilation.category == NEW_INSTANCE and compilation.in_a_row >= REPEATED_STEPS
