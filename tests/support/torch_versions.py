@@ -31,6 +31,8 @@ class Reports:
         names_refused: the error of the stance ``fail_on_recompile`` names the function.
         names_types: a guard on a type names it.
         names_freed: a guard whose class was freed says so.
+        names_objects: the reason of a graph break at an object that Dynamo does not trace, such as
+            an iterator, names its class.
         break_message: the arguments of ``torch._dynamo.graph_break`` that give it a reason.
     """
 
@@ -47,6 +49,7 @@ class Reports:
     names_refused: bool = True
     names_types: bool = True
     names_freed: bool = True
+    names_objects: bool = True
     break_message: str = 'msg="{}"'
 
 
@@ -62,10 +65,11 @@ _VERSIONS = {
         quotes_lines=False,
         names_refused=False,
         names_types=False,
+        names_objects=False,
         break_message="",
     ),
-    (2, 8): Reports(missing=("cache_verdicts",), guards_parameters=False),
-    (2, 11): Reports(threads=1, guards_parameters=False, names_freed=False),
+    (2, 8): Reports(missing=("cache_verdicts",), guards_parameters=False, names_objects=False),
+    (2, 11): Reports(threads=1, guards_parameters=False, names_freed=False, names_objects=False),
     (2, 15): Reports(builds_with_baton=False),
 }
 

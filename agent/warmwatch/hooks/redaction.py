@@ -82,6 +82,9 @@ _EXPLAINED = re.compile(
 _OF_CLASS = re.compile(
     r"\bUserDefinedClassVariable\(<class '(?:\w{1,80}\.){0,9}(\w{1,80})'>\) (\w+)"
 )
+# The class of an object that these are about, where the explanation names no function.
+_OF_OBJECT = ("missing tp_iter", "Missing tp_iternext", "Failed to convert args/kwargs to proxy")
+_OBJECT = re.compile(r"\b(?:UserDefinedObjectVariable\(|next\(\) on )([A-Za-z_]\w{0,80})")
 _NO_MODULE = re.compile(r"<unknown module>\.|(?<= builtin )None\.")  # PyTorch's, before a name
 # In 2.6 PyTorch's own quotes are around this whole reason.
 _SKIPPED = re.compile(r"^'(skip function [\w.<>]{1,200} in file [^']{1,1000})'(?:', .*)?$")
@@ -184,12 +187,14 @@ def graph_break(text: str) -> str:
     first, _, explanation = _NO_MODULE.sub("", text.strip()).partition("\n")
     first = _BUILTIN.sub(r"\1", _SKIPPED.sub(r"\1", first))
     reduced, _ = _scanned(first[:_LOOKED_AT])
-    named = _EXPLAINED.search(explanation[:_LOOKED_AT])
-    called, of_class = named[1] if named else "", _OF_CLASS.search(explanation[:_LOOKED_AT])
+    explanation = explanation[:_LOOKED_AT]
+    pattern = _OBJECT if first.startswith(_OF_OBJECT) else _EXPLAINED
+    named, of_class = pattern.search(explanation), _OF_CLASS.search(explanation)
+    called = named[1] if named else ""
     if of_class and of_class[2] == called:
         called = f"{of_class[1]}.{called}"
     name = f" `{called}`" if called and called not in reduced else ""
-    name += f" in {named[2]}" if named and named[2] else ""
+    name += f" in {named[2]}" if named and pattern is _EXPLAINED and named[2] else ""
     return _cut(_RAISED.sub(r"\1: ...", reduced), _BREAK_LIMIT - len(name)) + name
 
 

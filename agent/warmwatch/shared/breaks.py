@@ -29,10 +29,32 @@ class _Remedy(NamedTuple):
 # PyTorch has one reason for what somebody marked and for what has no Python code; 2.6 has two.
 _IN_C = _Remedy(
     ("python builtin", "c extension", "unsupported builtin", "datetime.*", "date.today"),
-    "it is written in C, so Dynamo cannot trace it: call it outside of the compiled function, or "
-    "use a torch function in its place",
+    "it is written in C, so Dynamo cannot trace it: call it outside of the compiled function, or, "
+    "if no branch depends on its result, use a torch function in its place",
 )
 _REMEDIES = (
+    _Remedy(
+        ("missing tp_iter",),
+        "pass a list or a tuple, such as list(...), that is made outside of the compiled function",
+    ),
+    _Remedy(
+        ("missing tp_iternext",),
+        "call next() outside of the compiled function, and pass the value",
+    ),
+    _Remedy(
+        ("args/kwargs to proxy `generator`", "torch.generator method"),
+        "seed the generator and draw the random numbers outside of the compiled function, or leave "
+        "generator= out: torch.manual_seed() seeds the default generator",
+    ),
+    _Remedy(
+        ("args/kwargs to proxy",),
+        "pass tensors and numbers alone to this operator, or call it outside of the compiled "
+        "function",
+    ),
+    _Remedy(  # no setting lets it into the graph
+        ("tolist() with non-integer",),
+        "keep the numbers in a tensor, or call tolist() outside of the compiled function",
+    ),
     _Remedy(
         ("tensor.item", "aten._local_scalar_dense", "data dependent operator", ".tolist"),
         "keep the number a tensor (to log it, copy_() it into one that exists beforehand and read "
@@ -147,6 +169,14 @@ _BY_SCHEDULER = re.compile(r"\bskip.*?(\w+\.step)\b.* in (?:file )?lr_scheduler\
 _ENTERS = re.compile(r"(?:BEFORE|SETUP)_WITH \w+(?:\((\w+)\))?")
 
 
+# What it does with an object of the class that the reason names
+_WITH_OBJECT = (
+    ("missing tp_iter", "iterates over an object that PyTorch does not trace"),
+    ("Missing tp_iternext", "calls next() on an object that PyTorch does not trace"),
+    ("Failed to convert args/kwargs to proxy", "passes an operator an object that no graph has"),
+)
+
+
 _OF_LIBRARY = "call it outside of the compiled function: a library's code breaks the graph"
 # Of an autograd.Function, which PyTorch traces as one operator: a setting that lets a line into the
 # graph does not help if the line also changes a list or an attribute.
@@ -178,6 +208,9 @@ def plain_break(reason: str, name: str | None = None, *, library: bool = False) 
     if entered := _ENTERS.match(reason):
         named = f" `{entered[1]}`" if entered[1] else ""
         return f"it enters a context manager{named} that PyTorch does not trace"
+    head, _, rest = reason.partition(" `")
+    if does := dict(_WITH_OBJECT).get(head):
+        return f"it {does}{f' (`{rest})' if rest else ''}"
     return expected_break(reason, name, library=library)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import datetime
+import itertools
 import os
 import random
 import time
@@ -125,6 +126,17 @@ def check_that_raises(*, cured: bool) -> None:
     compiled(divided)(x())
 
 
+def outputs_of_a_generator(*, cured: bool) -> None:
+    def features() -> Iterator[Any]:
+        for scale in (1, 2):
+            yield x() * scale
+
+    def total(outputs: Any) -> Any:
+        return sum(one.sum() for one in outputs)
+
+    compiled(total)(list(features()) if cured else features())
+
+
 CASES: list[tuple[Callable[..., None], str, str, str | None]] = [
     (number_in_a_loop, "total", "torch._dynamo.config.capture_scalar_outputs", "all"),
     (branch_in_a_loop, "scaled", "torch.where", "all"),
@@ -132,6 +144,7 @@ CASES: list[tuple[Callable[..., None], str, str, str | None]] = [
     (check_that_raises, "divided", "torch._assert_async", None),
     (print_in_a_try, "logged", "torch._dynamo.config.reorderable_logging_functions", "all"),
     (recurrent, "forward", "torch._dynamo.config.allow_rnn", "rest"),
+    (outputs_of_a_generator, "total", "such as list(...)", "all"),
 ]
 
 
@@ -143,6 +156,8 @@ def test_a_break_that_pytorch_does_not_count_is_named_and_its_remedy_cures(
 ) -> None:
     if program is branch_in_a_loop and not TORCH.reason:
         pytest.skip("torch 2.6 records nothing of it")
+    if program is outputs_of_a_generator and not TORCH.names_objects:
+        pytest.skip("this PyTorch has other words")
     program(cured=True)
     assert hooks.graph_breaks() == {}
     torch._dynamo.reset()
@@ -186,6 +201,32 @@ def chance(*, cured: bool) -> None:
     compiled(scaled)(x(), random.random() if cured else None)
 
 
+def noise(*, cured: bool) -> None:
+    source = torch.Generator()
+
+    def noisy(x: Any, noise: Any) -> Any:
+        return x + (torch.rand(3, generator=source) if noise is None else noise)
+
+    compiled(noisy)(x(), torch.rand(3, generator=source) if cured else None)
+
+
+def next_in_turn(*, cured: bool) -> None:
+    scales = itertools.cycle((1.0, 2.0))
+
+    def scaled(x: Any, by: Any) -> Any:
+        return x * (by if cured else next(by))
+
+    compiled(scaled)(x(), next(scales) if cured else scales)
+
+
+def list_of_floats(*, cured: bool) -> None:
+    def total(x: Any) -> Any:
+        return x * (x.sum() if cured else sum(x[0].tolist()))
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=not cured):  # which does not help
+        compiled(total)(x())
+
+
 @pytest.mark.parametrize(
     ("program", "named", "remedy"),
     [
@@ -193,6 +234,9 @@ def chance(*, cured: bool) -> None:
         (experts, "aten._local_scalar_dense", "use a mask"),
         (clock, "`datetime.now`", "call it outside of the compiled function"),
         (chance, "`Random.random`", "call it outside of the compiled function"),
+        (noise, "`Generator`", "draw the random numbers outside of the compiled function"),
+        (next_in_turn, "`cycle`", "Call next() outside of the compiled function"),
+        (list_of_floats, "tolist() with non-integer", "Keep the numbers in a tensor, or call"),
     ],
 )
 def test_the_remedy_of_a_break_that_pytorch_counts_cures(
@@ -200,6 +244,8 @@ def test_the_remedy_of_a_break_that_pytorch_counts_cures(
 ) -> None:
     if not TORCH.reason:
         pytest.skip("torch 2.6 has other words, and cannot compile the clock")
+    if program in (noise, next_in_turn) and not TORCH.names_objects:
+        pytest.skip("this PyTorch has other words")
     program(cured=True)
     assert hooks.graph_breaks() == {}
     torch._dynamo.reset()

@@ -242,6 +242,24 @@ def test_the_full_text_remains_if_requested() -> None:
             ),
             "Unsupported method call `datetime.now`",
         ),
+        (
+            "missing tp_iter",
+            "does not know how to iterate over `UserDefinedObjectVariable(generator)`.",
+            "missing tp_iter `generator`",
+        ),
+        (
+            "Missing tp_iternext",
+            "Dynamo does not support next() on generator. Add tp_iternext_impl to this",
+            "Missing tp_iternext `generator`",
+        ),
+        (
+            "Failed to convert args/kwargs to proxy",
+            (
+                "Missing `as_proxy()` implementation\n\n  Developer debug context: call_function "
+                "args: LazyVariableTracker(realized: UserDefinedObjectVariable(Generator))"
+            ),
+            "Failed to convert args/kwargs to proxy `Generator`",
+        ),
         (  # 2.6
             "'skip function save in file /home/u/torch/serialization.py'', its reason'",
             "",

@@ -68,6 +68,18 @@ def test_a_context_manager_is_named_in_place_of_the_instruction_that_enters_it()
     assert plain_break("BEFORE_WITH UserDefinedObjectVariable(RLock)") == words
 
 
+def test_an_object_that_pytorch_does_not_trace_is_named() -> None:
+    for reason, words in (
+        ("missing tp_iter `zip`", "it iterates over an object that PyTorch does not trace (`zip`)"),
+        ("Missing tp_iternext", "it calls next() on an object that PyTorch does not trace"),
+        (
+            "Failed to convert args/kwargs to proxy `Generator`",
+            "it passes an operator an object that no graph has (`Generator`)",
+        ),
+    ):
+        assert plain_break(reason) == words
+
+
 def test_in_the_code_of_a_library_only_a_setting_helps() -> None:
     """Nobody changes that code, so the break does not stand above one with a remedy."""
     skipped = "Attempted to call function marked as skipped"

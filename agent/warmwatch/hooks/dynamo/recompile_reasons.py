@@ -9,8 +9,8 @@ fewest variables is the nearest: what it rejects has changed. If every entry is 
 nothing has changed: this is the first compilation of a new instance. Unless each is for another
 class: then a function that defines the class makes another one at each call.
 
-Where a model runs in two ways in turn (``requires_grad`` of an input, ``training``), or a function is
-called with one parameter after another, a change makes each of them recompile. Then one entry
+Where a model runs in two ways in turn (``requires_grad`` of an input, ``training``), or a function
+is called with one parameter after another, a change makes each of them recompile. Then one entry
 rejects only the way or the parameter, and another only what changed: the cause is what no older
 entry accepts.
 
