@@ -223,7 +223,7 @@ def _data(time: Goodput | None, rank: Mapping[str, Any]) -> Iterator[Remedy]:
     if rest >= notable:
         yield Remedy(
             about=DATA,
-            what="Give the DataLoader more workers, or let them do less.",
+            what="Give the DataLoader more workers (num_workers, 0 by default), or let it do less.",
             saves=rest,
         )
 
