@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted, took
 from warmwatch_monitor.commands.report.costs import ALL
-from warmwatch_monitor.commands.report.goodput import CLEAN, DATA, EVALUATION, GAPS
+from warmwatch_monitor.commands.report.goodput import CLEAN, DATA, EVALUATION, GAPS, NOTHING
 from warmwatch_monitor.commands.report.parts import Cost, Goodput, Report
 from warmwatch_monitor.commands.report.wording_compilations import (
     breaks,
@@ -172,7 +172,9 @@ def _counted_elsewhere(report: Report, goodput: Goodput) -> Iterator[str]:
         yield f"Warm-up: {took(report.warmup_seconds or 0.0)} by the clock; {within}."
     if goodput.untold and not report.living:
         names = "; ".join(_NOT_REPORTED[name] for name in goodput.untold)
-        yield f"Not measured, so within clean steps or unaccounted: {names}."
+        seconds = {item.name: item.seconds for item in goodput.shares}
+        gaps = f", {GAPS}" if seconds[GAPS] >= _SEEN else ""
+        yield f"Not measured, so within {CLEAN}{gaps} or {NOTHING}: {names}."
 
 
 def _baseline(baseline: Baseline | None) -> str:

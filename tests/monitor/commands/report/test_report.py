@@ -225,6 +225,9 @@ def test_an_unexplained_long_step_is_a_gap_and_not_a_stall() -> None:
     answers = {"long_steps": [long], "step_seconds.clean_seconds": 100.0}
     found = shares(report(a.finished(answers=answers)))
     assert (found["unexplained gaps"], found["stalls"]) == (20.0, 0.0)
+    made = report(a.finished(answers={**answers, "pauses.evaluation_seconds": None}))
+    within = "Not measured, so within clean steps, unexplained gaps or unaccounted: "
+    assert within in lines(page(made), width=200, colour=False)
     answers = {**answers, "long_steps": [{**long, "between_cells_seconds": 19.0}]}
     found = shares(report(a.finished(answers=answers)))
     assert found["unexplained gaps"] == 1.0, "a pause between two cells of a notebook explains it"
