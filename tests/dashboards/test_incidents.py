@@ -481,10 +481,23 @@ def test_a_rank_whose_record_was_removed_has_ended_while_the_run_goes_on_elsewhe
     second.rank("again", 1, states=[(0, "warm"), (300, "failed")], end=RAISED, removed=340)
     first.rank("again", states=[(0, "warm"), (303, "failed")], end=RAISED, removed=340)
     second.rank("again", 0, attached=360, states=[(360, "warm")])
+    # another run of this name that failed, beside one that lives
+    second.rank("name", names={"world_size": "1"})
+    for rank in (0, 1):
+        first.rank(
+            "name",
+            rank,
+            [(100, "warm"), (300, "failed")],
+            attached=100,
+            end=RAISED,
+            names={"world_size": "2"},
+            removed=420,
+        )
     assert world.alerts == {
         "WarmwatchStalled": [about(7, 14)],
         "WarmwatchStalledLong": [about(10.25, 14)],
         "WarmwatchRankLost": [about(14.75, 40)],
+        "WarmwatchRunFailed": [about(6.25, 9)],
     }
     assert world.texts("WarmwatchRankLost", 39)["first_rank"].endswith(
         "(all ranks: 1 failed, 1 stalled)"
@@ -529,3 +542,19 @@ def test_a_rank_that_never_begins_is_a_page_before_the_timeout_of_those_that_wai
     text = world.texts("WarmwatchStalledLong", 12)
     assert text["first_rank"].startswith("rank 1 on node-b: starting ")
     assert text["command"] == "on node-b: warmwatch stacks 'hangs'"
+
+
+def test_a_rank_that_a_signal_stopped_is_named_before_those_that_wait_for_it() -> None:
+    """All have stalled at about the same time, and the page leads to its host."""
+    world = World(18)
+    daemons = world.daemon(), world.daemon("b")
+    for rank, daemon in enumerate(daemons):
+        daemon.rank(rank=rank, states=[(0, "warm"), (300 + rank, "stalled")], world_size=2)
+        daemon.add("warmwatch_process_stopped", rank, run="gpt2", rank=str(rank))
+    text = world.texts("WarmwatchStalledLong", 17)
+    assert re.fullmatch(
+        r"rank 1 on node-b: stalled, no step for \d+m \d+s, stopped by a signal or a debugger "
+        r"\(all ranks: 2 stalled\)",
+        text["first_rank"],
+    )
+    assert text["command"] == "on node-b: warmwatch stacks 'gpt2'"

@@ -38,7 +38,7 @@ class Process(Struct, frozen=True, kw_only=True):
     """Compile workers whose CPU time grows."""
     workers_idle: int | None = None
     """Compile workers whose CPU time does not."""
-    stopped: bool = False
+    stopped: Annotated[bool, figure("process_stopped")] = False
     """Stopped by a signal (SIGSTOP, Ctrl-Z) or a debugger."""
     compilers: tuple[Compiler, ...] = ()
     """The busiest compilers below it, without idle compile workers."""
