@@ -77,9 +77,11 @@ class Answer:
 
     @property
     def causes(self) -> list[str]:
-        """Reasons of recompiles and of graph breaks, as a person reads them."""
+        """Reasons of recompiles and of graph breaks, as a person reads them; or else what the
+        remedies are about."""
         said = [why for one in self.report["recompiled"] for why in one["reasons"]]
-        return said + [one["reason"] for one in self.report["breaks"]]
+        said += [one["reason"] for one in self.report["breaks"]]
+        return said or [one["about"] for one in self.report["do"]]
 
     @property
     def remedies(self) -> list[str]:

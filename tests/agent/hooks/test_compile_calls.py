@@ -94,6 +94,9 @@ def test_a_method_that_calls_torch_compile_itself_is_none_that_a_step_calls() ->
 
     assert Loaded().load() == {"methods": ["generate"]}
     assert methods_of(Loaded(), None) == {"methods": ["generate", "load"]}
+    in_place = Loaded()._call_impl  # what Module.compile() passes on
+    assert methods_of(in_place, None) == {"methods": ["generate", "load", "forward"]}
+    assert methods_of(Loaded().generate, None) == {}
 
 
 def test_each_compile_call_is_listed_once_and_the_list_is_bounded() -> None:

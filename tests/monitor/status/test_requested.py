@@ -46,6 +46,15 @@ def test_requested_but_never_compiled_needs_attention() -> None:
     assert exit_code(answer) == 4
 
 
+def test_of_a_module_compiled_in_place_neither_forward_nor_a_container_compiles() -> None:
+    """Only ``Module.compile()`` puts ``forward`` among the methods that run uncompiled."""
+    text = b.in_words(eager(IN_VAIN, journal={"methods": ("log_prob", "forward")}))
+    assert "(`log_prob`, `forward`), or it is a container of PyTorch (Sequential)" in text
+    assert "call model(...) and not model.forward(...)" in text
+    assert "model.log_prob = torch.compile(model.log_prob)" in text
+    assert "container" not in b.in_words(eager(IN_VAIN, journal={"methods": ("log_prob",)}))
+
+
 def test_an_early_request_is_reported_as_such() -> None:
     text = summary(b.snapshot(eager(replace(IN_VAIN, wrappers=1))))
     assert "torch.compile was called once and nothing has compiled" in text

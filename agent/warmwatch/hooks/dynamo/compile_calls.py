@@ -132,10 +132,14 @@ def methods_of(compiled: Any, caller: FrameType | None) -> dict[str, Any]:
     """``methods``: those that a module's own classes define beside ``forward``, by name.
 
     The object that ``torch.compile`` returns passes them on uncompiled. A method that calls
-    ``torch.compile`` itself, as a loader does, is none that each step calls.
+    ``torch.compile`` itself, as a loader does, is none that each step calls. ``compile()`` of a
+    module compiles its call alone, and so not ``forward``.
     """
-    torch = _torch()
-    if not isinstance(compiled, torch.nn.Module):
+    module, owner = _torch().nn.Module, owner_of(compiled)
+    in_place = owner is not compiled and compiled.__func__ is module._call_impl
+    if in_place:
+        compiled = owner
+    if not isinstance(compiled, module):
         return {}
     own = [
         item for item in type(compiled).__mro__ if not is_library(_file_of(item), item.__module__)
@@ -150,7 +154,8 @@ def methods_of(compiled: Any, caller: FrameType | None) -> dict[str, Any]:
         and name != "forward"
         and value.__code__ not in running
     )
-    texts = [name for name in names if not hasattr(torch.nn.Module, name)][:_MOST_METHODS]
+    texts = [name for name in names if not hasattr(module, name)]
+    texts = [*texts[: _MOST_METHODS - in_place], *(["forward"] if in_place else [])]
     return {"methods": texts} if texts else {}
 
 

@@ -31,6 +31,9 @@ _PLAIN = (
     ("cpp wrapper", "the C++ wrapper is on"),
     ("annotation", "an annotation in the program turns them off"),
 )
+# Among the methods only after ``Module.compile()``, which compiles the call of the module alone. It
+# captures nothing of PyTorch's own code, and so nothing of a container of PyTorch.
+_IN_PLACE = "forward"
 _OPERATOR = r"incompatible op (?P<name>[\w.:]+)"
 
 
@@ -85,13 +88,14 @@ def never_compiled(figures: Figures) -> tuple[str, str]:
     steps = counted(figures.steps.count, "step")
     methods = figures.log.methods
     named = f" (`{'`, `'.join(methods)}`)" if methods else ""
+    container = "it is a container of PyTorch (Sequential), or " if _IN_PLACE in methods else ""
     return (
         f"torch.compile was called{times} and nothing has compiled in {steps}",
         (
-            f"a method of the compiled object is called{named}, or the object that was passed to "
-            "torch.compile, or it is for evaluation only, or a DataLoader's worker calls it, or a "
-            "stance was set around the calls, or its first call was in a FlopCounterMode, or it is "
-            "a generator"
+            f"a method of the compiled object is called{named}, or {container}the object that was "
+            "passed to torch.compile, or it is for evaluation only, or a DataLoader's worker calls "
+            "it, or a stance was set around the calls, or its first call was in a "
+            "FlopCounterMode, or it is a generator"
         ),
     )
 
@@ -99,14 +103,20 @@ def never_compiled(figures: Figures) -> tuple[str, str]:
 def remedy_of_never_compiled(figures: Figures) -> str:
     """Only the object's own call is compiled: its methods are those of the original."""
     methods = figures.log.methods
-    return remedy_of_calls(methods[0] if methods else "training_step")
+    in_place = _IN_PLACE in methods
+    return remedy_of_calls(methods[0] if methods else "training_step", in_place=in_place)
 
 
-def remedy_of_calls(method: str) -> str:
+def remedy_of_calls(method: str, *, in_place: bool = False) -> str:
+    called = (
+        "After model.compile(), call model(...) and not model.forward(...); a container of "
+        "PyTorch, such as Sequential, needs torch.compile(model) in its place."
+        if in_place
+        else "Call the object that torch.compile returns: only its forward is compiled."
+    )
     return (
-        "Call the object that torch.compile returns: only its forward is compiled. For a method, "
-        f"compile that: model.{method} = torch.compile(model.{method}). For a generator, compile "
-        "the function that calls it."
+        f"{called} For a method, compile that: model.{method} = torch.compile(model.{method}). For "
+        "a generator, compile the function that calls it."
     )
 
 
