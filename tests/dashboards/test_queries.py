@@ -324,7 +324,10 @@ def test_rules_and_variables_keep_clusters_and_nodes_apart(many_nodes: str) -> N
     # lost one; of ranks that save; of GPUs with errors; of daemons that do not answer
     rare = {"run:warmwatch_failed:max", "run:warmwatch_stalled_seconds:max"}
     rare |= {f"run:warmwatch_end_seconds:{name}" for name in ("age", "spread")}
-    rare |= {f"run:warmwatch_{name}_seconds:max" for name in ("compile_wait", "long_compile")}
+    rare |= {
+        f"run:warmwatch_{name}_seconds:max"
+        for name in ("compile_wait", "long_compile", "first_step_wait")
+    }
     rare |= {"gpu:warmwatch_errors:sum"}
     rare |= {f"run:warmwatch_{name}:max" for name in ("down", "slower_ratio")}
     rare |= {f"run:warmwatch_ranks_{name}:count" for name in ("lost", "gone", "unseen")}
