@@ -1,6 +1,6 @@
 """A running ``warmwatch wait``.
 
-Its timeouts and its poll interval are longer than any test takes, so that it behaves the same on a
+Its timeouts are longer than any test takes, so that it behaves the same on a
 slow machine.
 """
 
@@ -16,11 +16,11 @@ from support.records import environment
 
 _PATIENT = """
 import sys
-from warmwatch_monitor.client import answers, daemon, events
+from warmwatch_monitor.client import answers, daemon
 from warmwatch_monitor.commands import wait as waiter
-daemon.ANSWER_SECONDS = daemon.CONNECT_SECONDS = events.CONNECT_SECONDS = 120.0
+daemon.ANSWER_SECONDS = daemon.CONNECT_SECONDS = 120.0
 answers.HUNG_SECONDS = 120.0
-events.SILENT_SECONDS = waiter._ABSENCE_SECONDS = waiter._RARE_SECONDS = 86400.0
+waiter._ABSENCE_SECONDS = 86400.0
 from warmwatch_monitor.__main__ import main
 sys.argv[0] = "warmwatch"
 main()

@@ -92,19 +92,6 @@ def _refused(answer: Answer, run: str) -> Iterator[str]:
             yield "`warmwatch status` lists all of these"
 
 
-def may_be(shown: str, run: str | None) -> bool:
-    """Whether ``run`` may choose the run that is shown as this text."""
-    if run is None:
-        return True
-    names, requested = _with_and_without_owner(shown), _with_and_without_owner(run)
-    return any(name == other or _matches(name, other) for name in names for other in requested)
-
-
-def _with_and_without_owner(name: str) -> tuple[str, ...]:
-    """A run of the daemon's own user is shown without its owner, and may be requested with it."""
-    return name, *filter(None, (name.rpartition("@")[0],))
-
-
 def _matches(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern)
 

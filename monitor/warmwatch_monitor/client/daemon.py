@@ -30,7 +30,7 @@ Answer = dict[str, Any]
 
 CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 5.0
-_LONGEST_HEAD = 65_536
+_LONGEST_HEAD, _HEAD_END = 65_536, b"\r\n\r\n"
 LONGEST_ANSWER = 64 << 20  # bytes; the answer for 512 ranks has about 1 MB
 HISTORY = "/history?points=1200"
 _OTHER = "give the daemon's address with --address HOST:PORT, or --dir to read the records"
@@ -231,21 +231,12 @@ def _uid_of(name: str) -> int | None:
         return None
 
 
-class Reply(Struct, frozen=True):
-    """The beginning of a response; the rest of the body comes on ``peer``, until it ends."""
-
-    peer: socket.socket
-    status: int
-    is_stream: bool
-    begin: bytes
-
-
 class NotHttpError(Exception):
     """What answers does not speak HTTP, or sends a head without end."""
 
 
-def send(daemon: Daemon, path: str, seconds: float, accept: str = "application/json") -> Reply:
-    """Send a request and read the head of the response, within ``seconds``.
+def _response(daemon: Daemon, path: str, seconds: float) -> tuple[int, bytes]:
+    """Send a request, and read the response within ``seconds``: its status, and the body.
 
     By HTTP/1.0, so that a body has no chunks. Importing ``http.client`` would take longer than all
     of a command's work. Secrets go only to an address that was given explicitly.
@@ -255,34 +246,28 @@ def send(daemon: Daemon, path: str, seconds: float, accept: str = "application/j
         NotHttpError. Otherwise as :func:`connect`.
     """
     until = time.monotonic() + seconds
-    peer = connect(daemon, seconds)
-    try:
+    with connect(daemon, seconds) as peer:
         secret = daemon.access.authorization() if daemon.sockets is None else None
         authorization = f"Authorization: {secret}\r\n" if secret else ""
         peer.settimeout(seconds)
         peer.sendall(
-            f"GET {path} HTTP/1.0\r\nHost: {daemon.address}\r\nAccept: {accept}\r\n"
+            f"GET {path} HTTP/1.0\r\nHost: {daemon.address}\r\nAccept: application/json\r\n"
             f"{authorization}Connection: close\r\n\r\n".encode()
         )
-        received = b""
-        while b"\r\n\r\n" not in received:
-            if len(received) > _LONGEST_HEAD:
-                raise NotHttpError
-            part = _receive(peer, until)
-            if not part:
-                raise NotHttpError if received else ConnectionError
+        received, longest = bytearray(), _LONGEST_HEAD
+        while part := _receive(peer, until):
             received += part
-        head, _, begin = received.partition(b"\r\n\r\n")
-        first, *fields = head.lower().split(b"\r\n")
-        version, _, status = first.partition(b" ")
-        if not version.startswith(b"http/1.") or not status[:3].isdigit():
-            raise NotHttpError
-        headers = dict(field.partition(b":")[::2] for field in fields)
-        kind = headers.get(b"content-type", b"").strip()
-        return Reply(peer, int(status[:3]), kind.startswith(b"text/event-stream"), begin)
-    except BaseException:
-        peer.close()
-        raise
+            if longest == _LONGEST_HEAD and _HEAD_END in received:
+                longest = LONGEST_ANSWER
+            if len(received) > longest:
+                raise NotHttpError
+    if not received:
+        raise ConnectionError
+    head, end, body = received.partition(_HEAD_END)
+    version, _, status = head.partition(b" ")
+    if not end or not version.lower().startswith(b"http/1.") or not status[:3].isdigit():
+        raise NotHttpError
+    return int(status[:3]), bytes(body)
 
 
 def _receive(peer: socket.socket, until: float) -> bytes:
@@ -298,15 +283,8 @@ def _fetch(daemon: Daemon, path: str = "/status", within: float | None = None) -
     """The body of the reply. Raises as :func:`query_daemon`."""
     address, access = daemon.address, daemon.access
     seconds = ANSWER_SECONDS if within is None else min(ANSWER_SECONDS, within)
-    until = time.monotonic() + seconds
     try:
-        reply = send(daemon, path, seconds)
-        with reply.peer as peer:
-            body = bytearray(reply.begin)
-            while len(body) <= LONGEST_ANSWER and (part := _receive(peer, until)):
-                body += part
-        if len(body) > LONGEST_ANSWER:
-            raise NotHttpError
+        status, body = _response(daemon, path, seconds)
     except TimeoutError:
         what = "the daemon" if daemon.sockets is not None else f"what listens at {address}"
         raise SilentDaemonError(f"{what} has not answered within {seconds:.2g} s", _OTHER) from None
@@ -314,14 +292,14 @@ def _fetch(daemon: Daemon, path: str = "/status", within: float | None = None) -
         raise _cut_off(address, access, error) from None
     except NotHttpError:
         raise _stranger(address) from None
-    if reply.status == 401:
+    if status == 401:
         kind = NoCredentialsError if access.authorization() is None else DaemonError
         raise kind(f"{address.url} requires credentials (HTTP 401); {_CREDENTIALS}")
-    if reply.status == 421:
+    if status == 421:
         raise DaemonError(f"{address.url}: {body.decode('ascii', 'replace').strip()}")
-    if reply.status != 200:
-        raise DaemonError(f"{address.url} answers with HTTP {reply.status}; {_OTHER}")
-    return bytes(body)
+    if status != 200:
+        raise DaemonError(f"{address.url} answers with HTTP {status}; {_OTHER}")
+    return body
 
 
 def _stranger(address: Address) -> DaemonError:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import os
-import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,14 +27,12 @@ from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.client.answers import (
     STARTED,
     Answer,
-    AnswerSource,
     answer_source,
     is_starting,
     note_missing_directory,
 )
-from warmwatch_monitor.client.choice import is_own, may_be, only, why_incomplete
+from warmwatch_monitor.client.choice import is_own, only, why_incomplete
 from warmwatch_monitor.client.completion import goal_names, run_names
-from warmwatch_monitor.client.events import Event, EventClient
 from warmwatch_monitor.client.history_writer import HistoryWriter
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.amounts import few
@@ -43,7 +40,6 @@ from warmwatch_monitor.output.console import note, plain, reader_left, rewrite, 
 from warmwatch_monitor.status.goals import (
     END_GOALS,
     GOALS,
-    SETTLED,
     attached_at,
     is_about,
     is_over,
@@ -122,14 +118,11 @@ def wait(
             ctx.exit(_NO_READER)
         report(state, words)
 
-    with _progress() as report, contextlib.closing(EventClient(KINDS)) as client:
-        often = sys.stderr.isatty() or SETTLED in goals  # no event reports that a speed settles
-        interval = PollInterval(query, client, is_seen=often)
+    with _progress() as report:
         new_start = NEW_START_SECONDS if timeout is None else math.inf
         appears = APPEARS_SECONDS if timeout is None else math.inf
-        pause = interval.pause
         starting = is_starting if address is None and prometheus is None else (lambda _: False)
-        wanted = Wait(query, run, goals, goes_on, uid, clock, pause, new_start, appears, starting)
+        wanted = Wait(query, run, goals, goes_on, uid, clock, new_start, appears, starting)
         last = wanted.block(max(0.0, end - time.monotonic()))
     seen.write()  # without a daemon, only this command saw the signal that ended a run
     _report(last, f"not {listed(goals)} after {timeout or 0:g} s: ", as_json=as_json)
@@ -175,20 +168,13 @@ def _progress() -> Iterator[Callable[[str, str], None]]:
     yield report
 
 
-_PAUSE_SECONDS = 0.25
+# between two polls, longer the longer the wait: a twentieth of it
+_SHORTEST_PAUSE, _LONGEST_PAUSE, _PAUSE_RATIO = 0.25, 2.0, 0.05
 _NAMED = 3
 _ABSENCE_SECONDS = 15.0  # enough for a restart of the daemon
 NEW_START_SECONDS = 30.0  # enough for a launched process to attach
 APPEARS_SECONDS = 600.0  # longer than a launch takes; a mistyped name must not block for ever
 _BROKEN_OFF = {State.FAILED.value, State.LOST.value}
-
-# returns after at most this many seconds, or earlier for an event that wakes
-Pause = Callable[[float, Callable[[Event], bool]], None]
-
-
-def sleep(left: float, _wakes: Callable[[Event], bool]) -> None:
-    """The pause between two polls without an event stream."""
-    time.sleep(min(_PAUSE_SECONDS, left))
 
 
 class Outcome(Enum):
@@ -227,7 +213,6 @@ class Wait:
         report: takes the state and the sentence of each poll that does not end the wait.
         uid: the waiting user; ``None``: all runs count.
         clock: the server's time, if the answers do not contain it.
-        pause: between two polls.
         new_start: seconds to wait for a named run to start again if it has failed or is lost.
         appears: seconds to wait for a run that is not there.
         is_starting: whether a process of that run has started and has no record yet.
@@ -241,19 +226,16 @@ class Wait:
         report: Callable[[str, str], None],
         uid: int | None = None,
         clock: Callable[[], float] | None = None,
-        pause: Pause = sleep,
         new_start: float = math.inf,
         appears: float = math.inf,
         is_starting: Callable[[Answer], bool] = lambda _: False,
     ) -> None:
         self._query, self._run, self._goals, self._uid = query, run, goals, uid
-        self._report, self._clock, self._pause = report, clock, pause
+        self._report, self._clock = report, clock
         self._new_start, self._appears = new_start, appears
         self._is_starting, self._seen_starting = is_starting, 0.0
         self._ends = END_GOALS.issuperset(goals)  # only an end ends the wait
         self._seen_alive: set[str] = set()
-        self._own: set[str] = set()  # uids of the runs in the last answer
-        self._foreign: set[str] = set()
         self._first_poll: float | None = None
         self._missing_since: float | None = None
         self._began: float | None = None  # the same by the server's clock, once known
@@ -261,17 +243,20 @@ class Wait:
 
     def block(self, patience: float) -> WaitState:
         """The poll that ended the wait, or the last one at the timeout."""
-        deadline = time.monotonic() + patience
+        began = time.monotonic()
+        deadline = began + patience
         while True:
             polled = self._poll()
             if polled.outcome is not None:
                 return polled
-            left = deadline - time.monotonic()
+            now = time.monotonic()
+            left = deadline - now
             if left <= 0:
                 return polled._replace(outcome=Outcome.TIMEOUT, words=polled.late or polled.words)
             self._report(polled.state, polled.words)
             may_appear = self._appears - self._missed()
-            self._pause(min(left, may_appear) if may_appear > 0 else left, self._is_woken_by)
+            pause = min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, _PAUSE_RATIO * (now - began)))
+            time.sleep(min(pause, left, may_appear if may_appear > 0 else left))
 
     def _poll(self) -> WaitState:
         """Raises DaemonError, FleetError: the server never answered, or has not for long."""
@@ -314,8 +299,6 @@ class Wait:
 
     def _judge(self, answer: Answer) -> WaitState:
         requested = [r for r in answer["runs"] if self._run is not None or is_own(r, self._uid)]
-        self._own = {run["run"] for run in requested}
-        self._foreign = {run["run"] for run in answer["runs"]} - self._own
         runs = [run for run in requested if self._is_about(run)]
         if not runs:
             return self._without_runs(answer, requested)
@@ -366,15 +349,6 @@ class Wait:
             return Outcome.ENDED, f"{summary} (it may never be {listed(self._goals)})"
         return None, summary
 
-    def _is_woken_by(self, event: Event) -> bool:
-        """Whether an event may be about a requested run; an unreadable one may be."""
-        try:
-            shown = str(json.loads(event.data)["run"])
-        except (ValueError, LookupError, TypeError, RecursionError):
-            return True
-        is_known = shown in self._own or may_be(shown, self._run)
-        return is_known and shown not in self._foreign
-
     def _note_when(self, at: float | None, after: float) -> None:
         """Record when the wait began, by an answer of time ``at``, ``after`` the first poll.
 
@@ -424,47 +398,3 @@ def _too_early(run: Answer, goals: Sequence[str]) -> str:
     warmups = [rank["warmup"] for rank in run["ranks"]]
     eager = not any(warmup["ended"] or warmup["count"] for warmup in warmups)
     return "after it had run eagerly" if eager else "after it had been warm"
-
-
-# kinds that can end or begin a wait; others only change the text
-KINDS = ("run", "attached", "gone", "condition")
-_USUAL_SECONDS = 0.25
-_SHORTEST_SECONDS = 0.2  # between two queries, regardless of events
-_RARE_SECONDS = 60.0
-_SEEN_SECONDS = 1.0
-
-
-class PollInterval:
-    """Pauses between the queries of ``query``.
-
-    Args:
-        is_seen: a user watches on a terminal, so seconds have to advance, or no event may end it.
-    """
-
-    def __init__(self, query: AnswerSource, client: EventClient, *, is_seen: bool) -> None:
-        self._query, self._client, self._is_seen = query, client, is_seen
-
-    def pause(self, left: float, wakes: Callable[[Event], bool]) -> None:
-        """Return when the next query is due, or after ``left`` seconds.
-
-        It is due when an event ``wakes``, and when the event stream begins or ends: events may
-        have been missed.
-        """
-        began, client = time.monotonic(), self._client
-        client.follow(self._query.daemon)
-        client.connect_where_due(left)
-        was_live = client.is_live
-        until = began + min(left, self._longest())
-        while (rest := until - time.monotonic()) > 0:
-            events = client.receive(rest)
-            if client.is_live is not was_live:
-                return
-            if any(map(wakes, events)):
-                until = min(until, began + _SHORTEST_SECONDS)
-
-    def _longest(self) -> float:
-        if not self._client.is_live:
-            return _USUAL_SECONDS
-        if self._is_seen:
-            return _SEEN_SECONDS
-        return _RARE_SECONDS * random.uniform(0.75, 1.25)  # noqa: S311 - spread clients

@@ -6,7 +6,7 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -15,13 +15,8 @@ from click.testing import CliRunner, Result
 
 from support.daemon import daemon_process
 from support.records import held, wait_until, warm, write_record
-from support.values import replace
 from support.web import TOKEN, Authority, ask
-from warmwatch_monitor.base.access import Access
 from warmwatch_monitor.base.errors import NO_RECENT_RUN
-from warmwatch_monitor.base.settings import parse_address
-from warmwatch_monitor.client.daemon import Daemon
-from warmwatch_monitor.client.events import EventClient
 from warmwatch_monitor.commands.cli import cli
 
 
@@ -80,27 +75,6 @@ def test_a_command_sends_the_credentials_that_the_daemon_requires(
     done = run(*command, "--address", url, *how)
     assert (done.exit_code, done.stderr) == (0, ""), done.stderr
     assert "gpt2: warm" in done.stdout
-
-
-def test_wait_sends_them_to_the_event_stream(
-    guarded: tuple[str, Path], authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url, place = guarded
-    monkeypatch.setattr("warmwatch_monitor.client.events.CONNECT_SECONDS", 120.0)
-    monkeypatch.setattr("warmwatch_monitor.client.events.BEGIN_SECONDS", 120.0)
-    access = Access(
-        token_file=f"{place}/token",
-        ca=str(authority.file),
-        cert=f"{place}/cert",
-        key=f"{place}/key",
-    )
-    for shown, kinds in ((access, ["snapshot"]), (replace(access, token_file=None), [])):
-        with closing(EventClient(("run",))) as client:
-            client.follow(Daemon(parse_address("test", url), shown))
-            client.connect_where_due(120)
-            assert [event.kind for event in client.receive(0.5 if not kinds else 120)] == kinds
-            assert client.receive(0.1) == []
-            assert client.is_live is bool(kinds), "a time that is over breaks nothing off"
 
 
 def test_doctor_sends_them(guarded: tuple[str, Path], authority: Authority) -> None:

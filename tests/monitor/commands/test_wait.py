@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from click.testing import CliRunner, Result
 from support import builders as b
 from support.daemon import completed, daemon
 from support.documents import status
+from support.proxy import Proxy, proxy
 from support.records import (
     compiling,
     ended,
@@ -25,12 +28,14 @@ from support.records import (
     held,
     live_slot,
     update,
+    wait_until,
     warm,
     write_record,
 )
 from support.terminal import terminal
+from support.training_standin import Training, training
 from support.values import replace
-from support.waiting import waiting
+from support.waiting import Waiting, waiting
 from warmwatch.shared.record import Slot, StepCounts
 from warmwatch_monitor.base.errors import NO_RECENT_RUN, NoDaemonError, UnknownRunError
 from warmwatch_monitor.client.daemon import Answer
@@ -513,3 +518,46 @@ def test_it_waits_while_a_process_of_the_script_has_no_record_yet(
     assert time.monotonic() > seen[-1] + 0.3
     assert runs == {"gpt2"}
     assert result.exit_code == (5 if how == "finished" else 4)
+
+
+@contextmanager
+def before_a_daemon(place: Path, *words: str) -> Iterator[tuple[Training, Proxy, Waiting]]:
+    """A wait that asks a daemon through a proxy, and sees a training compile."""
+    with (
+        training(place) as one,
+        daemon(place) as url,
+        proxy(url) as before,
+        waiting(*words, "--address", before.address) as command,
+    ):
+        assert "compiling" in command.line()
+        yield one, before, command
+
+
+@pytest.mark.slow
+def test_a_hung_daemon_delays_it_no_longer_than_the_timeout(tmp_path: Path) -> None:
+    """Plus half a second for one last query; more if no time was left for it."""
+    for seconds in (3, 12, 48):
+        words = ("--timeout", str(seconds))
+        with before_a_daemon(tmp_path / words[1], *words) as (_, before, command):
+            before.silent = True
+            code, _, err = command.end()
+        assert code == 124
+        hung, _, within = err.rpartition("has not answered within ")
+        if hung:
+            break
+    assert 0.5 <= float(within.partition(" s")[0]) <= seconds
+
+
+def test_it_goes_on_where_the_daemon_is_restarted(tmp_path: Path) -> None:
+    with before_a_daemon(tmp_path) as (one, before, command):
+        url, before.target = before.target, None
+        wait_until(lambda: before.turned_away)
+        one.warm()
+        before.target = url
+        assert command.end()[0] == 0
+
+
+def test_ctrl_c_ends_it(tmp_path: Path) -> None:
+    with before_a_daemon(tmp_path) as (_, _, command):
+        command.process.send_signal(signal.SIGINT)
+        assert command.end()[0] == 130
