@@ -30,6 +30,12 @@ def left(seconds: float) -> RankView:
     return replace(STATES["compiling"], estimate=known)
 
 
+def without_steps(view: RankView) -> RankView:
+    """As a server or an actor, which marks none."""
+    steps = replace(view.figures.steps, count=0)
+    return replace(view, figures=replace(view.figures, steps=steps))
+
+
 ENDED = "no exit record: killed by a signal, or ended by os._exit or os.exec"
 TITLES = [
     (
@@ -44,8 +50,10 @@ TITLES = [
     (STATES["eager"], "eager, 48 ms a step", "no compile activity in 120 steps: the model runs"),
     (STATES["stalled"], "stalled for 15 s", "no step for 75 s (limit 60 s) and PyTorch compiles"),
     (STATES["finished"], "finished after 3602 steps", ""),
+    (without_steps(STATES["finished"]), "finished; no steps were marked", ""),
+    (without_steps(under(WARM, "exiting")), "exiting", "its program has ended"),
     (STATES["failed"], "failed after 3602 steps", "with an uncaught exception"),
-    (STATES["lost"], "lost after 0 steps", f"in a compilation; {ENDED}"),
+    (STATES["lost"], "lost before its first step", f"in a compilation; {ENDED}"),
     (under(WARM, "silent"), "warm but silent, no step for 20 ms", "(usually 36 ms) and PyTorch"),
     (under(WARM, "exiting"), "exiting after 3602 steps", "its program has ended"),
     (under(WARM, "slower"), "warm but slower, 36 ms a step", "PyTorch compiles nothing"),

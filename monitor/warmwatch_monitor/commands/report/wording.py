@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted, took
+from warmwatch.shared.states import State
 from warmwatch_monitor.commands.report.costs import ALL
 from warmwatch_monitor.commands.report.goodput import CLEAN, DATA, EVALUATION, GAPS, NOTHING
 from warmwatch_monitor.commands.report.parts import Cost, Goodput, Report
@@ -199,6 +200,8 @@ def steady(report: Report) -> str:
     """The speed over the whole run, with its spread."""
     steady, worth = report.steady, report.worth
     if steady.seconds is None:
+        if not report.steps and report.state == State.FINISHED.value:  # a server or an actor
+            return "not known: no steps were marked (an optimizer marks one, or warmwatch.step())"
         return "not known: no step was clean"
     length = took(steady.seconds)
     spread = ["whole run"]

@@ -306,7 +306,8 @@ def silent(figures: Figures) -> Words:
 
 def exiting(view: RankView) -> Words:
     """``exiting after 400 steps: its program has ended``."""
-    title = f"exiting after {counted(view.figures.steps.count, 'step')}"
+    count = view.figures.steps.count
+    title = f"exiting after {counted(count, 'step')}" if count else "exiting"
     return begin(title, "its program has ended", ": ")
 
 

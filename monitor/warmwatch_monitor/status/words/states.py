@@ -101,6 +101,9 @@ def state_title(view: RankView) -> str:
     text, state, figures = state_words(view), view.judgement.state, view.figures
     progress, length = figures.progress, figures.steps.length
     if state in ENDED:
+        if not figures.steps.count:  # a server or an actor never marks one
+            finished = state is State.FINISHED
+            return f"{text}; no steps were marked" if finished else f"{text} before its first step"
         return f"{text} after {counted(figures.steps.count, 'step')}"
     if "exiting" in view.judgement.conditions:
         return exiting(view).short
