@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from warmwatch.shared.phrases import counted
-from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.base.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.output.summary import several_of
+from warmwatch_monitor.status.goals import reduced
 
 Answer = dict[str, Any]
 
@@ -126,13 +126,9 @@ def only(answer: Answer, runs: Sequence[Answer]) -> Answer:
     """``answer`` reduced to ``runs``: a non-empty subset of its runs."""
     if len(runs) == len(answer["runs"]):
         return answer
-    living = [run for run in runs if run["state"] not in ENDED_STATES]
     sentence = several_of(runs, answer)
     return {
-        **answer,
-        "compiling": any(values["compiling"] for values in living) if living else None,
-        "warm": all(values["warm"] for values in living) if living else None,
+        **reduced(answer, runs),
         "summary": sentence.summary,
         "details": list(sentence.details),
-        "runs": list(runs),
     }

@@ -42,6 +42,7 @@ from warmwatch_monitor.status.goals import (
     GOALS,
     attached_at,
     is_about,
+    is_at_work,
     is_over,
     is_reached,
     lives,
@@ -360,7 +361,7 @@ class Wait:
             self._began = at - after
 
     def _is_about(self, run: Answer) -> bool:
-        if lives(run):
+        if is_at_work(run):
             self._seen_alive.add(run["run"])
         return is_about(
             ends=self._run is not None and self._ends,

@@ -5,7 +5,8 @@ warm in the sense of the contract, or where the runs finished after they had bee
 no run lives any more; every other state where the least advanced run is in it. ``settled`` is
 ``warm`` where no living rank's speed still changes.
 
-A run that ended before the wait began is ignored, because the wait is for the run just launched.
+A run that ended before the wait began, or was exiting then, is ignored, because the wait is for the
+run just launched.
 There are two exceptions: the goal is an end, or the run began so shortly before the wait that it is
 probably the launched run, which failed immediately. Living runs always count: clocks can be set
 back, and differ between machines.
@@ -13,6 +14,7 @@ back, and differ between machines.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from warmwatch.shared.states import ENDED_STATES, MAY_NEVER_END, State, least_advanced
@@ -38,8 +40,8 @@ def is_about(*, ends: bool, lived: bool, attached_at: float | None, began: float
 
     Args:
         ends: runs that ended before count too.
-        lived: the run was seen alive since the wait began; a wall clock that is set back meanwhile
-        must not make it one of before.
+        lived: the run was seen at work since the wait began; a wall clock that is set back
+        meanwhile must not make it one of before.
         attached_at: when its latest rank attached; ``None`` if not known.
     """
     if ends or lived:
@@ -60,9 +62,31 @@ def lives(run: Answer) -> bool:
     return run["state"] not in ENDED_STATES
 
 
+def is_at_work(run: Answer) -> bool:
+    """Whether the program of any rank still runs: one that exits has only its end to come."""
+    return any(
+        rank["state"] not in ENDED_STATES
+        and all(condition["condition"] != "exiting" for condition in rank["conditions"])
+        for rank in run["ranks"]
+    )
+
+
 def is_over(answer: Answer) -> bool:
     """Whether the answer is final: there are runs, and none of them lives."""
     return bool(answer["runs"]) and not any(map(lives, answer["runs"]))
+
+
+def reduced(answer: Answer, runs: Sequence[Answer]) -> Answer:
+    """``answer`` of some of its ``runs``; its sentence is still that of all."""
+    if len(runs) == len(answer["runs"]):
+        return answer
+    living = [run for run in runs if lives(run)]
+    return {
+        **answer,
+        "compiling": any(run["compiling"] for run in living) if living else None,
+        "warm": all(run["warm"] for run in living) if living else None,
+        "runs": list(runs),
+    }
 
 
 def is_reached(answer: Answer, goal: str) -> bool:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -220,6 +220,26 @@ def test_with_several_states_the_first_one_ends_the_wait(tmp_path: Path, until: 
     with held(write_record(tmp_path, warm())):
         result = wait("--until", until, "--dir", str(tmp_path), "--timeout", "60")
     assert (result.exit_code, result.stdout[:10]) == (0, "gpt2: warm")
+
+
+@pytest.mark.parametrize("through", ["records", "daemon"])
+def test_a_start_that_exits_already_does_not_answer_a_wait_for_the_next(
+    tmp_path: Path, through: str
+) -> None:
+    """Its program has ended; the one that was just launched has no record yet."""
+    place = tmp_path / "records"
+    before = write_record(place, ended(warm(), "finished"), name="before")
+    with ExitStack() as stack:
+        stack.enter_context(held(before))
+        words = ["--dir", str(place)]
+        if through == "daemon":
+            words = ["--address", stack.enter_context(daemon(place))]
+        command = stack.enter_context(waiting("gpt2", *words, "--timeout", "600"))
+        printed = command.line()
+        assert printed.startswith("gpt2: exiting")
+        assert printed.endswith("that was before this wait; waiting for it to start again")
+        stack.enter_context(held(write_record(place, just_begun(warm()), name="next")))
+        assert command.end()[0] == 0
 
 
 def test_with_a_live_state_an_earlier_end_does_not_answer(

@@ -15,7 +15,13 @@ from warmwatch_monitor.model import Snapshot, incomplete
 from warmwatch_monitor.server.api.cached import Body, SnapshotCache, json_body
 from warmwatch_monitor.server.api.waiters import Gone, Waiters, Wanted
 from warmwatch_monitor.status.document import chosen, reached, status
-from warmwatch_monitor.status.goals import END_GOALS, LONGEST_WAIT_SECONDS, is_about, is_reached
+from warmwatch_monitor.status.goals import (
+    END_GOALS,
+    LONGEST_WAIT_SECONDS,
+    is_about,
+    is_reached,
+    reduced,
+)
 from warmwatch_monitor.status.schema.status import Status
 
 OnRequest = Callable[[str], None]  # takes the name of a requested run
@@ -114,7 +120,7 @@ class Answers:
     def _times(
         self, snapshot: Snapshot, run: str | None
     ) -> tuple[tuple[str, int, float | None], ...]:
-        """For each requested run: when it was last seen alive (-1: never), and attached."""
+        """For each requested run: when it was last seen at work (-1: never), and attached."""
         self._cache.get(snapshot, ("seen",), lambda: self._see(snapshot))
         return tuple(
             (view.run, self._lived.get(view.run, -1), view.attached_at)
@@ -122,12 +128,15 @@ class Answers:
         )
 
     def _see(self, snapshot: Snapshot) -> None:
-        """Record which runs live; while a client waits, this sees each Snapshot."""
+        """Record which runs are at work; while a client waits, this sees each Snapshot."""
         # no open wait began earlier
         since = snapshot.now_ns - round(LONGEST_WAIT_SECONDS * 1e9)
         self._lived = {run: at for run, at in self._lived.items() if at >= since}
-        living = (view.run for view in snapshot.runs if view.state not in ENDED)
-        self._lived.update(dict.fromkeys(living, snapshot.now_ns))
+        for run in snapshot.runs:
+            if any(
+                view.living and "exiting" not in view.judgement.conditions for view in run.ranks
+            ):
+                self._lived[run.run] = snapshot.now_ns
 
     def _waited(self, snapshot: Snapshot, wanted: Wanted) -> Body:
         """The answer to a wait, shared by all clients that get the same content."""
@@ -136,7 +145,7 @@ class Answers:
         def judge() -> bool:
             answer = to_builtins(self._answer(snapshot, wanted.run))
             runs = [run for run in answer["runs"] if run["run"] in names]
-            return is_reached({**answer, "runs": runs}, wanted.goal)
+            return is_reached(reduced(answer, runs), wanted.goal)
 
         key = ("reached", wanted.goal, wanted.run, names)
         is_there = self._cache.get(snapshot, key, judge)

@@ -16,7 +16,7 @@ from support import builders as b
 from support.values import replace
 from warmwatch.shared.states import State
 from warmwatch_monitor import metrics
-from warmwatch_monitor.model import Snapshot, SourceHealth
+from warmwatch_monitor.model import RankView, Snapshot, SourceHealth
 from warmwatch_monitor.server.api import answers
 from warmwatch_monitor.server.api.app import Api
 from warmwatch_monitor.server.api.cached import Body, SnapshotCache, json_body
@@ -196,16 +196,26 @@ def test_waiting_for_the_end_accepts_an_earlier_end(goal: str, reached: bool, qu
     assert answer.json()["reached"] is reached
 
 
+EXITING = STATES["warm"].judgement._replace(conditions=("exiting",))
+
+
 @pytest.mark.parametrize("query", ["", "run=gpt2&"])
-def test_an_earlier_end_does_not_answer_a_wait_for_a_launch(query: str) -> None:
+@pytest.mark.parametrize(
+    ("before", "state"),
+    [(STATES["finished"], "finished"), (replace(STATES["warm"], judgement=EXITING), "warm")],
+    ids=["finished", "exiting"],
+)
+def test_an_earlier_end_does_not_answer_a_wait_for_a_launch(
+    query: str, before: RankView, state: str
+) -> None:
     """Here a run that finished warm; the next start of it is waited for until it is."""
 
     async def scenario() -> None:
-        feed = Feed(b.snapshot(STATES["finished"]))
+        feed = Feed(b.snapshot(before))
         async with client(feed) as http:
             in_vain = await http.get(f"/status?{query}wait=warm&timeout=0.05")
             assert in_vain.json()["reached"] is False
-            assert in_vain.json()["runs"][0]["state"] == "finished"
+            assert in_vain.json()["runs"][0]["state"] == state
             feed.polled.clear()
             waiting = asyncio.create_task(http.get(f"/status?{query}wait=warm&timeout=3600"))
             await feed.polled.wait()
