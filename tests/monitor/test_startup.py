@@ -71,7 +71,6 @@ OF_A_RUN = {
     *("warmwatch_monitor.model.figures", "warmwatch_monitor.status.words.run"),
     *("warmwatch_monitor.pipeline.judging", "warmwatch_monitor.sources.records.followed_record"),
 }
-LISTENING = {"warmwatch_monitor.client.events"}
 HISTORY = {"sqlite3", "warmwatch_monitor.history.store"}
 SPARED = {"dataclasses", "pathlib", "difflib", "shutil", "tempfile"}  # msgspec loads textwrap
 
@@ -110,21 +109,15 @@ def test_an_option_that_queries_nothing_loads_little_but_click(option: str) -> N
     assert found & (AGENT | DAEMON | RECORDS | ANSWER) == set()
 
 
-def test_status_from_a_daemon_loads_no_records_or_verdict_code(tmp_path: Path) -> None:
-    with daemon(tmp_path) as url:
-        found = loaded("status", "--address", url.removeprefix("http://"))
-    assert "warmwatch_monitor.commands.status" in found
-    unneeded = LISTENING | SPARED | UNNEEDED | OF_CLICK
-    assert found & (AGENT | DAEMON | RECORDS | HISTORY | unneeded) == set()
-
-
-def test_wait_with_a_daemon_loads_the_event_client_and_no_records_code(
-    tmp_path: Path,
+@pytest.mark.parametrize("words", [("status",), ("wait", "--timeout", "2")])
+def test_an_answer_from_a_daemon_loads_no_records_or_verdict_code(
+    words: tuple[str, ...], tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url:
-        found = loaded("wait", "--timeout", "2", "--address", url.removeprefix("http://"))
-    assert found >= LISTENING
-    assert found & (AGENT | DAEMON | RECORDS | HISTORY | SPARED) == set()
+        found = loaded(*words, "--address", url.removeprefix("http://"))
+    assert f"warmwatch_monitor.commands.{words[0]}" in found
+    unneeded = SPARED | UNNEEDED | OF_CLICK
+    assert found & (AGENT | DAEMON | RECORDS | HISTORY | unneeded) == set()
 
 
 def test_status_from_the_records_loads_no_agent_or_daemon_code(tmp_path: Path) -> None:
