@@ -259,6 +259,14 @@ def test_warnings_on_recompiles_and_speed_outlive_a_daemon_that_is_down() -> Non
         assert runs["over"][1] == pytest.approx(27, abs=0.5), name
 
 
+def test_the_first_scrape_after_a_gap_is_no_duration() -> None:
+    """What was right before Prometheus was down for four minutes may have failed just now."""
+    world = World(20)
+    world.daemon(down=lambda at: 300 <= at < 540, unread=lambda at: at >= 300)
+    (fired,) = world.alerts["WarmwatchSourceDown"]
+    assert fired == about(11.25, 20)
+
+
 def test_a_run_whose_records_cannot_be_read_keeps_its_alerts_and_gets_no_other() -> None:
     """Its daemon answers, and shows none of it."""
     world = World(40)
