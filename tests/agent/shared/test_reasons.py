@@ -27,6 +27,7 @@ KEYS = "dispatch key set mismatch. expected DispatchKeySet"
         ("0/0: tensor 'x' rank mismatch. expected 2, actual 3", "shape"),
         ("0/1: 2 <= x.size()[0]  # (_dynamo/output_graph.py:1)", "shape"),
         ("0/0: Eq(s0, 4)", "shape"),
+        ("0/1: n == x.size()[0]", "shape"),
         ("0/0: GLOBAL_STATE changed: grad_mode ", "grad_mode"),
         ("0/0: ___check_global_state() against grad_mode", "grad_mode"),
         ("0/0: tensor 'x' dtype mismatch. expected Float, actual Half", "dtype"),

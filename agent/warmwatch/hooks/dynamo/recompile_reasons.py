@@ -190,9 +190,11 @@ _OTHER_DEVICE = (
 )
 
 # A variable of the user's, which may have the name of a setting, such as `deterministic`, or may
-# belong to a submodule. Torch 2.6 to 2.12 put ``___as_tensor(...).item()`` around a number.
+# belong to a submodule. Torch 2.6 to 2.12 put ``___as_tensor(...).item()`` around a number. One that
+# is compared with a size is a condition on that size, whichever PyTorch names first.
 _OF_VARIABLE = (
-    r"^(?:___as_tensor\()?[^\s(]+(?<!\.training)(?<!\.dtype)(?<!\.device)(?:\)\.item\(\))? == "
+    r"^(?!.*\.size\(\))(?:___as_tensor\()?[^\s(]+(?<!\.training)(?<!\.dtype)(?<!\.device)"
+    r"(?:\)\.item\(\))? == "
 )
 
 # First match wins. The patterns match Dynamo's guards (torch 2.6 to 2.15).
