@@ -241,7 +241,7 @@ def _first_utilization(view: RankView) -> dict[str, Mean]:
     if not kept or not all(kept):
         return {}
     ratios = [sum(ratio for _, ratio in samples) / len(samples) for samples in kept]
-    seconds = min(samples[-1][0] - samples[0][0] for samples in kept) / 1e9
+    seconds = min(max(samples)[0] - min(samples)[0] for samples in kept) / 1e9
     return {"busy": Mean(sum(ratios) / len(ratios), seconds)}
 
 
