@@ -170,11 +170,11 @@ _ENTERS = re.compile(r"(?:BEFORE|SETUP)_WITH \w+(?:\((\w+)\))?")
 
 
 # What it does with an object of the class that the reason names
-_WITH_OBJECT = (
-    ("missing tp_iter", "iterates over an object that PyTorch does not trace"),
-    ("Missing tp_iternext", "calls next() on an object that PyTorch does not trace"),
-    ("Failed to convert args/kwargs to proxy", "passes an operator an object that no graph has"),
-)
+_WITH_OBJECT = {
+    "missing tp_iter": "iterates over an object that PyTorch does not trace",
+    "Missing tp_iternext": "calls next() on an object that PyTorch does not trace",
+    "Failed to convert args/kwargs to proxy": "passes an operator an object that no graph has",
+}
 
 
 _OF_LIBRARY = "call it outside of the compiled function: a library's code breaks the graph"
@@ -209,7 +209,7 @@ def plain_break(reason: str, name: str | None = None, *, library: bool = False) 
         named = f" `{entered[1]}`" if entered[1] else ""
         return f"it enters a context manager{named} that PyTorch does not trace"
     head, _, rest = reason.partition(" `")
-    if does := dict(_WITH_OBJECT).get(head):
+    if does := _WITH_OBJECT.get(head):
         return f"it {does}{f' (`{rest})' if rest else ''}"
     return expected_break(reason, name, library=library)
 
