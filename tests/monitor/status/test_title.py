@@ -51,6 +51,7 @@ TITLES = [
     (STATES["stalled"], "stalled for 15 s", "no step for 75 s (limit 60 s) and PyTorch compiles"),
     (STATES["finished"], "finished after 3602 steps", ""),
     (without_steps(STATES["finished"]), "finished; no steps were marked", ""),
+    (without_steps(STATES["failed"]), "failed; no steps were marked", "with an uncaught exception"),
     (without_steps(under(WARM, "exiting")), "exiting", "its program has ended"),
     (STATES["failed"], "failed after 3602 steps", "with an uncaught exception"),
     (STATES["lost"], "lost before its first step", f"in a compilation; {ENDED}"),

@@ -102,8 +102,8 @@ def state_title(view: RankView) -> str:
     progress, length = figures.progress, figures.steps.length
     if state in ENDED:
         if not figures.steps.count:  # a server or an actor never marks one
-            finished = state is State.FINISHED
-            return f"{text}; no steps were marked" if finished else f"{text} before its first step"
+            is_done = state is State.FINISHED or figures.warmups.latest is not None
+            return f"{text}; no steps were marked" if is_done else f"{text} before its first step"
         return f"{text} after {counted(figures.steps.count, 'step')}"
     if "exiting" in view.judgement.conditions:
         return exiting(view).short
