@@ -190,8 +190,8 @@ _OTHER_DEVICE = (
 )
 
 # A variable of the user's, which may have the name of a setting, such as `deterministic`, or may
-# belong to a submodule. Torch 2.6 to 2.12 put ``___as_tensor(...).item()`` around a number. One that
-# is compared with a size is a condition on that size, whichever PyTorch names first.
+# belong to a submodule. Torch 2.6 to 2.12 put ``___as_tensor(...).item()`` around a number. A
+# comparison with a size is a condition on that size, whichever PyTorch names first.
 _OF_VARIABLE = (
     r"^(?!.*\.size\(\))(?:___as_tensor\()?[^\s(]+(?<!\.training)(?<!\.dtype)(?<!\.device)"
     r"(?:\)\.item\(\))? == "
