@@ -6,7 +6,6 @@ import codecs
 import fcntl
 import os
 import pty
-import re
 import struct
 import subprocess
 import sys
@@ -34,11 +33,6 @@ class Terminal:
 
     def read_until(self, words: str) -> None:
         while words not in self.written:
-            self.read()
-
-    def read_until_match(self, pattern: str, since: int = 0) -> None:
-        """Read until ``pattern`` matches after the first ``since`` characters."""
-        while not re.search(pattern, self.written[since:], re.DOTALL):
             self.read()
 
     def type(self, keys: str | bytes) -> None:

@@ -32,11 +32,6 @@ class Training:
     def warm(self) -> None:
         self.becomes(warm())
 
-    def is_in(self, phase: int) -> None:
-        """Its compilation continues in another phase."""
-        was = slots.read(self._folder)
-        self.becomes(replace(was, compile=replace(was.compile, active_phase=phase)))
-
     def counts(self, done: int, total: int) -> None:
         """Its compilation has finished ``done`` of ``total`` kernels."""
         was = slots.read(self._folder)

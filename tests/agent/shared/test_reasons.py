@@ -8,7 +8,7 @@ import pytest
 
 from warmwatch.hooks.dynamo import recompile_reasons
 from warmwatch.hooks.dynamo.compilations import kind_of
-from warmwatch.hooks.dynamo.recompile_reasons import category_of, most_specific_first
+from warmwatch.hooks.dynamo.recompile_reasons import category_of, cause_first
 from warmwatch.hooks.phases import phase_of
 from warmwatch.hooks.redaction import recompile
 from warmwatch.shared.advice import advice
@@ -64,6 +64,10 @@ KEYS = "dispatch key set mismatch. expected DispatchKeySet"
 )
 def test_a_reason_has_its_category(reason: str, category: str) -> None:
     assert category_of(reason) == category
+
+
+def most_specific_first(reasons: list[str]) -> str:
+    return cause_first(reasons, {}, None).text
 
 
 def test_the_guard_of_the_present_mode_comes_first() -> None:

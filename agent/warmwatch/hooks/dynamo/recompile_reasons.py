@@ -242,11 +242,6 @@ _MOST_ENTRIES = 64  # that are compared
 _IN_TURN = ("requires_grad", "module_state")  # of two values, both of which come back
 
 
-def most_specific_first(reasons: list[str]) -> str:
-    """Reasons, one for each compiled entry that did not fit; the most specific one first."""
-    return cause_first(reasons, {}, None).text
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Failed:
     """A compiled entry that did not fit.

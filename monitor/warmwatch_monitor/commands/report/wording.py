@@ -200,8 +200,8 @@ def steady(report: Report) -> str:
     """The speed over the whole run, with its spread."""
     steady, worth = report.steady, report.worth
     if steady.seconds is None:
-        is_warm = report.warmup_seconds is not None or report.state == State.FINISHED.value
-        if not report.steps and is_warm:  # a server or an actor
+        was_warm = report.warmup_seconds is not None
+        if not report.steps and (was_warm or report.state == State.FINISHED.value):  # a server
             return "not known: no steps were marked (an optimizer marks one, or warmwatch.step())"
         return "not known: no step was clean"
     length = took(steady.seconds)
