@@ -19,6 +19,7 @@ import torch._dynamo.utils as du
 result({
     "graphs": du.counters["stats"]["unique_graphs"],
     "breaks": sum(du.counters["graph_break"].values()),
+    "failed": globals().get("failed", 0),
 })
 """
 # What a training does before its first step to apply the remedy; `None`: nothing.
@@ -97,6 +98,17 @@ for _ in range(6):
 """
 BY_LIMIT = f"OPTIONS = {{}}\nif CURED: torch._dynamo.config.{TORCH.limit} = 12\n{LAYERS}"
 BY_CALL = "OPTIONS = dict(recompile_limit=12, isolate_recompiles=True) if CURED else {}\n" + LAYERS
+WITHOUT_COMPILER = """
+import torch._inductor.config as inductor
+inductor.force_disable_caches = True
+if not CURED: inductor.cpp.cxx = (None, "/nonexistent/g++")
+net = torch.nn.Linear(4, 2); opt = torch.optim.SGD(net.parameters(), 1e-2); failed = 0
+model = torch.compile(lambda x: net(x).relu().square().mean())
+for _ in range(4):
+    try: loss = model(torch.randn(3, 4))
+    except Exception: loss = net(torch.randn(3, 4)).mean(); failed += 1
+    loss.backward(); opt.step(); opt.zero_grad()
+"""
 GROWING = """
 q = torch.nn.Linear(4, 2); opt = torch.optim.Adam(q.parameters()); buf = []
 @torch.compile(backend="eager")
@@ -168,6 +180,17 @@ def tried(records: Path, body: str, cured: object) -> tuple[dict[str, int], dict
 
 def advised(rank: dict[str, Any]) -> dict[str, str]:
     return {one["condition"]: one["advice"] for one in rank["conditions"]}
+
+
+def test_what_the_machine_lacks_is_named_where_a_compilation_fails(tmp_path: Path) -> None:
+    truth, rank, words = tried(tmp_path / "faulty", WITHOUT_COMPILER, False)
+    assert truth["failed"] == 4
+    failed = rank["compile"]["last"][-1]
+    assert failed["failure"].endswith(("InductorError", "BackendCompilerFailed"))
+    assert "InvalidCxxCompiler" in failed["failure_reason"]
+    assert "name one in CXX" in words
+    truth, rank, words = tried(tmp_path / "cured", WITHOUT_COMPILER, True)
+    assert (truth["failed"], rank["compile"]["failures"]) == (0, 0)
 
 
 @pytest.mark.parametrize(

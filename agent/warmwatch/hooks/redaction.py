@@ -23,6 +23,7 @@ from functools import lru_cache
 from typing import Any
 
 from warmwatch.shared.guard_kinds import INTEGER_SETTING
+from warmwatch.shared.toolchain import help_for
 
 REASON_LIMIT = 1000
 _BREAK_LIMIT = 300
@@ -94,7 +95,11 @@ _HINTED = " (HINT: "  # follows a guard or its place
 # Lines of an exception: PyTorch's hints, and the exception that a backend raised.
 _HINT = re.compile(r"^ {0,4}Hint: (.{1,600})$", re.MULTILINE)
 _IN_BACKEND = re.compile(r"backend=.{0,200} raised:$")
-_TYPES = re.compile(r"(?:[A-Z]\w{0,60}(?:Error|Exception|Failed|Interrupt)\b(?:: |$))+")
+_TYPES = re.compile(
+    r"(?:(?:[A-Z]\w{0,60}(?:Error|Exception|Failed|Interrupt)"
+    r"|InvalidCxxCompiler|TritonMissing|GPUTooOldForTriton|MissingOperatorWith(?:out)?Decomp)"
+    r"\b(?:: |$))+"
+)
 # Hints that help nobody who does not work on PyTorch.
 _NO_HELP = (
     "This graph break ",
@@ -225,8 +230,10 @@ def hint(text: str) -> str | None:
 
 
 def hint_of_failure(text: str) -> str | None:
-    """What to do about an operator without a fake implementation; of any other exception the
-    message may be the user's text."""
+    """What to do about an operator without a fake implementation, or a machine that lacks
+    something; of any other exception the message may be the user's text."""
+    if help := help_for(text[:_HINTS_LOOKED_AT]):
+        return help
     match = _NO_FAKE.search(text[:_HINTS_LOOKED_AT])
     return f"Use {match[1]} to add a fake implementation of the operator." if match else None
 

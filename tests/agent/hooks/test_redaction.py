@@ -317,6 +317,7 @@ BRANCH = """Data-dependent branching
         ("backend='mine' raised:\nRuntimeError: a patient's value", "RuntimeError"),
         ("LoweringException: NotImplementedError: 'a'", "LoweringException: NotImplementedError"),
         ("TypeError", "TypeError"),
+        ("InvalidCxxCompiler: No working C++ compiler found in 'a'", "InvalidCxxCompiler"),
         (BRANCH, "Data-dependent branching"),
         ("Unsupported: call of 'a patient'", "Unsupported: call of '...'"),
     ],

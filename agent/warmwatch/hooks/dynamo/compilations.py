@@ -101,6 +101,7 @@ _LEFT_TO_PYTHON = (
     "SkipCodeRecursiveException",
     "RecompileLimitExceeded",
 )
+_OF_BACKEND = ("BackendCompilerFailed", "InductorError")  # they quote the exception of a backend
 _REFUSED = "RecompileError"  # raised for `config.error_on_recompile`, not at the recompile limit
 RECORDS_SETTING = "log_compilation_metrics"  # if it is off, PyTorch passes no record
 _ABSENT = object()  # default for a field that torch 2.6 lacks
@@ -217,7 +218,7 @@ def entry(metrics: Any) -> dict[str, Any]:
         values["left" if left else "failure"] = failure
         raised = getattr(metrics, "fail_reason", None)
         # PyTorch's own texts; that of another exception may be the user's
-        if left or "BackendCompilerFailed" in failure:
+        if left or failure.rpartition(".")[2] in _OF_BACKEND:
             values["failure_reason"] = raised
         values["failure_hint"] = (hint if left else hint_of_failure)(str(raised or ""))
     if kind_of(metrics) == "cudagraph" and getattr(metrics, "is_forward", None) is False:

@@ -178,7 +178,8 @@ def remedy_of(recompiled: Recompiled, do: Sequence[Remedy]) -> int:
 
 def _caches(compiled: Sequence[Priced], what: Provenance, *, first_run: bool) -> Iterator[Remedy]:
     cold = [name for name, state in what.caches.items() if state == "cold"]
-    missed = sum(priced.seconds or 0.0 for priced in compiled if priced.cache == "miss")
+    missing = (priced for priced in compiled if priced.cache == "miss" and not priced.failure)
+    missed = sum(priced.seconds or 0.0 for priced in missing)
     if not cold or missed < _WORTH_SECONDS:
         return
     about = f"cold compile caches ({', '.join(sorted(cold))})"

@@ -32,7 +32,7 @@ def failure(report: Report) -> Section | None:
     end = report.end
     if report.state != "failed" or end is None:
         return None
-    after = f"after {counted(report.steps, 'step')}"
+    after = f"after {counted(report.steps, 'step')}" if report.steps else "before its first step"
     raised = f" in {place(end.place.name, end.place.file, end.place.line)}" if end.place else ""
     head = f"{end.exception}{raised} ended it {after}" if end.exception else f"It ended {after}"
     head += f", exit code {end.exit_code}" if end.exit_code is not None else ""

@@ -107,7 +107,7 @@ class PastCompilation(_Compiled, frozen=True, kw_only=True):
     failure_reason: str | None = None
     """Why it failed: PyTorch's words, or the types of the exceptions, without their messages."""
     failure_hint: str | None = None
-    """PyTorch's hint in the exception, redacted; null without one."""
+    """What helps: PyTorch's hint in the exception, or what the machine lacks; null if not known."""
     in_a_row: int = 0
     """For how many steps in a row its function has compiled again or failed; 0: neither."""
     instance: int | None = None

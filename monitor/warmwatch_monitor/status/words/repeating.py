@@ -88,7 +88,7 @@ def remedy_of_compilation(
 
 
 def remedy_of_failure(name: str | None, hint: str | None, how: str | None) -> str:
-    """``Stop compiling `loss`, or mend what fails. PyTorch's hint: use `torch.cond` ...``."""
+    """``Use `torch.cond` to express dynamic control flow. Or stop compiling `loss`.``"""
     if failure(how, None) == _REFUSED:
         return (
             "Unset torch._dynamo.config.error_on_recompile, or keep what changed: the exception "
@@ -96,7 +96,7 @@ def remedy_of_failure(name: str | None, hint: str | None, how: str | None) -> st
         )
     named = f"`{name}`" if name else "it"
     if hint:
-        return f"Stop compiling {named}, or mend what fails. PyTorch's hint: {hint}"
+        return f"{hint.removesuffix('.')}. Or stop compiling {named}."
     return f"Stop compiling {named}, or mend what fails: the exception has the message and place."
 
 

@@ -40,7 +40,13 @@ from warmwatch_monitor.status.words.nothing import (
     workers_at_work,
 )
 from warmwatch_monitor.status.words.progress import baseline_progress, brought, seconds_left, so_far
-from warmwatch_monitor.status.words.repeating import backward_of, repeating_head, why_repeating
+from warmwatch_monitor.status.words.repeating import (
+    backward_of,
+    failure,
+    remedy_of_failure,
+    repeating_head,
+    why_repeating,
+)
 from warmwatch_monitor.status.words.requested import (
     never_compiled,
     not_called,
@@ -485,13 +491,21 @@ def _failed(view: RankView) -> StateText:
     """What failed, and how: ``failed after 12 steps: RuntimeError``."""
     title, life = state_title(view), view.figures.life
     if life.exception:
-        head, at = _after(title, life.exception, ": "), life.raised
-        if at is None:
-            return (head,)
-        # after the clauses on other ranks
-        by = f"rank {view.rank} " if (view.figures.who.world_size or 1) > 1 else ""
-        why = f": {REFUSALS[life.refusal][0]}" if life.refusal in REFUSALS else ""
-        return head, Clause(f"{by}raised in {place(at.name, at.file, at.line)}{why}", Kind.REASON)
+        refused, remedy = REFUSALS.get(life.refusal or "", ("", None))
+        what, at = life.exception, life.raised
+        last = view.figures.log.compilations[-1:]
+        if last and failure(last[0].failure, None) == life.exception:  # that compilation ended it
+            what = failure(last[0].failure, last[0].failure_reason)
+            if last[0].failure_hint:
+                remedy = remedy_of_failure(last[0].name, last[0].failure_hint, last[0].failure)
+        clauses = [_after(title, what, ": ")]
+        if at is not None:
+            # after the clauses on other ranks
+            by = f"rank {view.rank} " if (view.figures.who.world_size or 1) > 1 else ""
+            why = f": {refused}" if refused else ""
+            text = f"{by}raised in {place(at.name, at.file, at.line)}{why}"
+            clauses.append(Clause(text, Kind.REASON))
+        return (*clauses, Clause(remedy, Kind.REMEDY)) if remedy else tuple(clauses)
     if life.exit_code is None and life.signal:
         return (_killed(view, f"killed by {life.signal}{_memory(view)}"),)
     how = "an uncaught exception" if life.exit_code is None else f"exit code {life.exit_code}"

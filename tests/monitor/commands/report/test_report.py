@@ -531,7 +531,7 @@ def test_the_remedy_of_a_failure_in_every_step_has_its_type_its_cost_and_pytorch
     (found,) = [one for one in made.do if "failed" in one.about]
     words = "compilation of `loss` (model.py:7) failed in 12 steps in a row"
     assert found.about == f"{words}: Unsupported: Data-dependent branching"
-    assert found.what == f"Stop compiling `loss`, or mend what fails. PyTorch's hint: {hint}"
+    assert found.what == f"{hint} Or stop compiling `loss`."
     assert found.saves == 6.0
     assert not any("eager speed" in one.about for one in made.do)  # it is the same fault
     once = replace(failed[0], in_a_row=1)
