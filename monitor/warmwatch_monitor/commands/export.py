@@ -155,11 +155,12 @@ def tables(summary: RunSummary) -> tuple[Rows, ...]:
 
 
 def _ranks(summary: RunSummary) -> Rows:
-    lines = [line(rank) for rank in summary.ranks]
-    rows = tuple(tuple(getattr(rank_line, name) for name in _RANK) for rank_line in lines)
-    return Rows(
-        "ranks", ("run", "id", *_RANK), tuple((summary.run, summary.id, *row) for row in rows)
-    )
+    rows = []
+    for rank in summary.ranks:
+        rank_line, end = line(rank), rank.answer.get("end") or {}
+        row = (getattr(rank_line, name) for name in _RANK)
+        rows.append((summary.run, summary.id, *row, end.get("how")))
+    return Rows("ranks", ("run", "id", *_RANK, "end"), tuple(rows))
 
 
 def _compilation_rows(summary: RunSummary) -> Rows:

@@ -179,6 +179,15 @@ def test_unknown_values_are_empty_in_csv_tables(tmp_path: Path) -> None:
     assert rows[0]["autotune_seconds"] == rows[0]["reason"] == ""
 
 
+def test_the_table_of_ranks_has_how_each_ended(tmp_path: Path) -> None:
+    """The state of a run that was interrupted is ``finished``."""
+    ended = a.finished(answers={"state": "finished", "end.how": "interrupted"})
+    write_csv(tables(ended), tmp_path)
+    with (tmp_path / "ranks.csv").open(newline="") as file:
+        (row, *_) = csv.DictReader(file)
+    assert (row["state"], row["end"]) == ("finished", "interrupted")
+
+
 def test_a_recorded_text_is_never_a_spreadsheet_formula(tmp_path: Path) -> None:
     evil = replace(a.FORWARD, name="=HYPERLINK(1)")
     write_csv(tables(a.finished(compiled=(evil,))), tmp_path)
