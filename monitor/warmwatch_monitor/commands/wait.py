@@ -40,6 +40,7 @@ from warmwatch_monitor.output.console import note, plain, reader_left, rewrite, 
 from warmwatch_monitor.status.goals import (
     END_GOALS,
     GOALS,
+    SETTLED,
     attached_at,
     is_about,
     is_at_work,
@@ -169,8 +170,9 @@ def _progress() -> Iterator[Callable[[str, str], None]]:
     yield report
 
 
-# between two polls, longer the longer the wait: a twentieth of it
+# between two polls, longer the longer the wait: a twentieth of it; any other state may pass between
 _SHORTEST_PAUSE, _LONGEST_PAUSE, _PAUSE_RATIO = 0.25, 2.0, 0.05
+_LASTING = END_GOALS | {State.WARM.value, SETTLED}
 _NAMED = 3
 _ABSENCE_SECONDS = 15.0  # enough for a restart of the daemon
 NEW_START_SECONDS = 30.0  # enough for a launched process to attach
@@ -236,6 +238,7 @@ class Wait:
         self._new_start, self._appears = new_start, appears
         self._is_starting, self._seen_starting = is_starting, 0.0
         self._ends = END_GOALS.issuperset(goals)  # only an end ends the wait
+        self._longest_pause = _LONGEST_PAUSE if _LASTING.issuperset(goals) else _SHORTEST_PAUSE
         self._seen_alive: set[str] = set()
         self._first_poll: float | None = None
         self._missing_since: float | None = None
@@ -256,7 +259,7 @@ class Wait:
                 return polled._replace(outcome=Outcome.TIMEOUT, words=polled.late or polled.words)
             self._report(polled.state, polled.words)
             may_appear = self._appears - self._missed()
-            pause = min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, _PAUSE_RATIO * (now - began)))
+            pause = min(self._longest_pause, max(_SHORTEST_PAUSE, _PAUSE_RATIO * (now - began)))
             time.sleep(min(pause, left, may_appear if may_appear > 0 else left))
 
     def _poll(self) -> WaitState:
@@ -393,7 +396,7 @@ def listed(goals: Sequence[str]) -> str:
 def _too_early(run: Answer, goals: Sequence[str]) -> str:
     """Why the end of a run ended the wait for ``goals`` without success."""
     if list(goals) != ["warm"]:
-        return f"it ended and was never {listed(goals)}"
+        return f"it ended and was never seen {listed(goals)}"
     if not was_warm(run):
         return "before it was warm"
     warmups = [rank["warmup"] for rank in run["ranks"]]
