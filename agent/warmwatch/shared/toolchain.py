@@ -39,11 +39,11 @@ _HELP = (
     ),
     (
         "No space left on device",
-        f"The disk of the compile caches is full: free it, or name another in {_CACHES}.",
+        f"A disk is full. If the compile caches are there, free it or name others in {_CACHES}.",
     ),
     (
         "Read-only file system",
-        f"The compile caches cannot be written: name another directory in {_CACHES}.",
+        f"A file system is read-only. If the compile caches are there, name others in {_CACHES}.",
     ),
 )
 

@@ -32,9 +32,11 @@ def failure(report: Report) -> Section | None:
     end = report.end
     if report.state != "failed" or end is None:
         return None
-    after = f"after {counted(report.steps, 'step')}" if report.steps else "before its first step"
+    after = f" after {counted(report.steps, 'step')}" if report.steps else " before its first step"
+    if not report.steps and report.warmup_seconds is not None:
+        after = ""  # a server never marks one
     raised = f" in {place(end.place.name, end.place.file, end.place.line)}" if end.place else ""
-    head = f"{end.exception}{raised} ended it {after}" if end.exception else f"It ended {after}"
+    head = f"{end.exception}{raised} ended it{after}" if end.exception else f"It ended{after}"
     head += f", exit code {end.exit_code}" if end.exit_code is not None else ""
     last = max(_compiled(report), key=lambda compilation: compilation.ended, default=None)
     details = [_failed(last)] if last and last.failure else []

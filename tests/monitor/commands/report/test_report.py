@@ -31,6 +31,7 @@ from warmwatch_monitor.commands.report.html import html
 from warmwatch_monitor.commands.report.parts import Break, Remedy, Report
 from warmwatch_monitor.commands.report.wording import costs, facts, page, short, steady
 from warmwatch_monitor.commands.report.wording_compilations import breaks as section_of_breaks
+from warmwatch_monitor.commands.report.wording_compilations import failure
 from warmwatch_monitor.commands.report.wording_compilations import (
     recompiles as section_of_recompiles,
 )
@@ -1191,6 +1192,10 @@ def test_a_brief_report_of_a_failed_run_has_its_error() -> None:
     view = b.view(slot, alive=False, journal={"exception": "OSError", "raised": raised})
     output = lines_of(a.run_summary(view))
     assert "OSError in `train_one_epoch` (train.py:88) ended it" in " ".join(output[1:])
+    made = report(a.run_summary(view))
+    for warm_up, when in ((made.warmup_seconds, ""), (None, " before its first step")):
+        section = failure(replace(made, steps=0, warmup_seconds=warm_up))  # a server marks none
+        assert section and f"(train.py:88) ended it{when}, exit code 1" in str(section.items)
 
 
 @pytest.mark.parametrize(
