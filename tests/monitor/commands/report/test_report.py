@@ -1195,7 +1195,7 @@ def test_a_brief_report_of_a_failed_run_has_its_error() -> None:
     made = report(a.run_summary(view))
     for warm_up, when in ((made.warmup_seconds, ""), (None, " before its first step")):
         section = failure(replace(made, steps=0, warmup_seconds=warm_up))  # a server marks none
-        assert section and f"(train.py:88) ended it{when}, exit code 1" in str(section.items)
+        assert f"(train.py:88) ended it{when}, exit code 1" in str(section)
 
 
 @pytest.mark.parametrize(
