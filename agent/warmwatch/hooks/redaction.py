@@ -51,6 +51,8 @@ _TOKEN = re.compile(
         (?:\b[LG]\['(?:{_OF_OPTIMIZER})'\]|\b(?:{_OF_OPTIMIZER})|{_OF_PARAMETER})\['[A-Za-z_]\w*'\]
       | \b[LG]\[(?:'[A-Za-z_]\w*'|"[A-Za-z_]\w*")\]  # a variable, as older versions write it
       | \b(?:_modules|_parameters|_buffers|__dict__|keywords|kwargs|defaults)\[(?:'\w+'|"\w+")\]
+      | \[(?:'[a-z_]{{1,32}}'|"[a-z_]{{1,32}}")\]  # a tensor's key, before its size
+        (?=(?:\.\w+|\[\w+\]|\['\w+'\]|\["\w+"\]){{0,9}}\.(?:size|stride)\(\)\[)
       | \bparam_groups\[\d+\]\[(?:'\w+'|"\w+")\]
       | \bhasattr\([\w.\[\]]+(?:\['\w+'\][\w.\[\]]*)?,[ ]'\w+'\)
       | \b___dict_contains\('[A-Za-z_]\w*',[ ](?=[\w.\[\]']*\.__dict__\))

@@ -16,6 +16,7 @@ from warmwatch.shared.guard_kinds import (
     ATTRIBUTE,
     ATTRIBUTE_NONE,
     EACH,
+    INDEX,
     INTEGER_SETTING,
     OF_TYPE,
     OF_VALUE,
@@ -216,8 +217,9 @@ _OF_CONSTANT_INTEGER = (
 
 # An integer that is dynamic already, with a condition on it, or of which a kernel makes a constant.
 _OF_NUMBER_CONDITION = (
-    "The number is dynamic already, and the code sets a condition on it: take that branch outside "
-    "of the compiled function, or call the function once on each side of it during the warm-up."
+    "The number is dynamic already, and the code, or an operator in it (such as lerp), sets a "
+    "condition on it: take that branch outside of the compiled function, pass an operator's number "
+    "as a tensor, or call the function once on each side of it during the warm-up."
 )
 _OF_NUMBER_OF_ONE = (
     "The number becomes a size, and PyTorch compiles sizes 0 and 1 separately: keep it above 1, or "
@@ -261,7 +263,7 @@ _REFUTE_NOTHING = frozenset({*_AT_FIRST, _OF_ONE, _OF_NUMBER_OF_ONE})
 
 # These avoid a recompile wherever it happens. Others only move one to the warm-up.
 SURE = frozenset(
-    {_OF_STRIDE, _OF_OPTIMIZER, _OF_INTEGER, _OF_GLOBAL_INTEGER, ATTRIBUTE, ATTRIBUTE_NONE}
+    {_OF_STRIDE, _OF_OPTIMIZER, _OF_INTEGER, _OF_GLOBAL_INTEGER, ATTRIBUTE, ATTRIBUTE_NONE, INDEX}
 )
 
 
@@ -286,10 +288,11 @@ def of_integer(reason: str, dynamic: bool | None) -> str | None:
 
 
 def of_varying(category: str | None, reason: str, dynamic: bool | None) -> str | None:
-    """The remedy for the size or the number in the first line, if neither padding the size nor a
-    tensor in place of the number is one."""
+    """The remedy for the size or the number in the first line, if padding the size is none, or a
+    tensor in place of the number is not the only one."""
     if category != "shape":
-        return of_integer(reason, dynamic)
+        static = _of_number(reason, dynamic) if dynamic is False else None
+        return of_integer(reason, dynamic) or static
     remedy = _of_size(reason, dynamic)
     return remedy if remedy in (_OF_PARAMETER, _OF_STATIC_PARAMETER) else None
 

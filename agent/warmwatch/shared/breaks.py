@@ -41,6 +41,10 @@ _REMEDIES = (
         ("missing tp_iternext",),
         "call next() outside of the compiled function, and pass the value",
     ),
+    _Remedy(  # PyTorch's hint calls the class `type`
+        ("method call `__getattribute__`",),
+        "write super().__getattribute__(name) instead of object.__getattribute__(self, name)",
+    ),
     _Remedy(
         ("args/kwargs to proxy `generator`", "torch.generator method"),
         "seed the generator and draw the random numbers outside of the compiled function, or leave "

@@ -27,7 +27,8 @@ ATTRIBUTE = (
 )
 ATTRIBUTE_NONE = (
     "Keep a value of one type in the attribute from before the first compiled call on: make its "
-    "tensor beforehand (in __init__), or begin with a tensor of zeros instead of None."
+    "tensor beforehand (in __init__), or begin with a tensor of zeros instead of None, or with a "
+    "number if it is one later."
 )
 _NONE = f"Pass a tensor at every call (a mask of ones instead of None), {EACH}."
 OF_TYPE = f"Pass values of one type at every call, {EACH}."
@@ -60,6 +61,10 @@ CLASS_OF_CALL = (
 _NUMBER = (
     "Keep it a tensor at every call: write the number into it with fill_() instead of putting a "
     "number in its place."
+)
+INDEX = (
+    "PyTorch makes a constant of an index that is a tensor without dims: give it one dim "
+    "(x[t[None]] instead of x[t]), or use index_select() or gather()."
 )
 _INFERENCE = (
     "Use torch.no_grad() instead of torch.inference_mode(), or clone() its tensors outside of it "
@@ -200,6 +205,14 @@ KINDS: tuple[Kind, ...] = (
         category="python_value",
         words="`{name}` is None or was freed, and was not",
         remedy=_NONE,
+    ),
+    Kind(
+        guards=("SHAPE_ENV",),
+        example="t.item() == 26",
+        pattern=rf"^{NAME}\.item\(\) == (?P<value>-?\d+)$",
+        category="python_value",
+        words="`{name}`, a tensor as an index, is no longer {value}",
+        remedy=INDEX,
     ),
     Kind(
         guards=("FUNCTION_MATCH", "BUILTIN_MATCH", "ID_MATCH"),

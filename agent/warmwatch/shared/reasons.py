@@ -18,7 +18,8 @@ from warmwatch.shared.values import NEW_INSTANCE
 _TENSOR = r"(?i)tensor '(?P<name>.+?)' (?P<what>[\w ]+?) mismatch\b\W*(?P<rest>.*)"
 _FROM_TO = r"(?i)expected (?P<old>.+?),? (?:actual|but got|got) (?P<new>.+?)\s*$"
 _DIMENSION = r"at index (\d+)"
-_FROM_TWO = r"^2 <= "  # PyTorch compiles sizes 0 and 1 separately
+_FROM_TWO = r"^2 <= "
+_APART = "which PyTorch compiles separately"  # sizes 0 and 1
 _OF_STATE = r"(?i)GLOBAL_STATE changed:\s*(.*)"
 _EQUALS = r"^(?P<name>[\w.\[\]'\"]+) == (?P<value>[^=]+)$"
 _FLOAT = r"-?\d+(?:\.\d+(?:e-?\d+)?|e-?\d+)"
@@ -256,6 +257,8 @@ def _length(guard: str, _category: str | None) -> str | None:
 
 def _outside_range(guard: str, category: str | None) -> str | None:
     if match := re.search(_SIZE, guard):
+        if match["what"] == "size" and re.fullmatch(rf"2 <= {_SIZE}", guard):
+            return _size_sentence(match["name"], match["dim"], f"is 0 or 1, {_APART}")
         dimension = "" if match["what"] == "size" else "stride of "
         compiled = f"the compiled range{_range(guard)}"
         return f"`{match['name']}`: {dimension}dim {match['dim']} left {compiled}"
@@ -287,7 +290,7 @@ def _outside_range_with_size(guard: str, others: list[str]) -> str | None:
             continue
         if (match["name"], dimension[1]) == (ranged["name"], ranged["dim"]):
             apart = values["new"] in ("0", "1") and re.match(_FROM_TWO, guard)
-            why = "which PyTorch compiles separately" if apart else outside
+            why = _APART if apart else outside
             return _size_sentence(match["name"], dimension[1], f"is {values['new']}, {why}")
     return None
 

@@ -93,6 +93,11 @@ def test_a_graph_break_contains_no_string_of_the_user(
             "0/1: tensor 'batch['...']' size mismatch at index 0. expected 16, actual 14",
         ),
         ("0/1: tensor 'batch['input_ids']' size mismatch at index 0. expected 16, actual 14", None),
+        ("0/1: 2 <= of[0]['boxes'].size()[0] and L['of'][\"a_b\"].x[0].stride()[1] <= 9", None),
+        (
+            "0/1: batch['Smith 7']['ids'].size()[0] == 2 and cfg['ids'] == batch['x'].sizes",
+            "0/1: batch['...']['ids'].size()[0] == 2 and cfg['...'] == batch['...'].sizes",
+        ),
         ("0/0: tensor 'L['x']' rank mismatch. expected 2, actual 3", None),
         ("0/0: GLOBAL_STATE changed: grad_mode", None),
         ("0/1: 2 <= (s0//2) <= x.size()[0]", None),

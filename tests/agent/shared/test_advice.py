@@ -143,7 +143,8 @@ def test_the_advice_for_a_value_follows_from_its_guard(guard: str, words: str) -
             "integer becomes dynamic",
         ),
         ("G['m'].calls == 3  # a.py:3 in f (allow_unspec_int_on_nn_module)", "integer in a tensor"),
-        ("self.cache is None", "zeros instead of None"),
+        ("self.cache is None", "instead of None"),
+        ("t.item() == 26", "x[t[None]]"),
         ("not hasattr(self, 'lora_A')", "before the first compiled call"),
     ],
 )

@@ -24,6 +24,8 @@ from warmwatch.shared.breaks import break_remedy, plain_break
         ("skip function opened in file contextlib.py", "Enter the context manager"),
         ("BEFORE_WITH UserDefinedObjectVariable(RLock)", "Enter the context manager"),
         ("Graph break due to unsupported builtin time.time", "It is written in C"),
+        ("Unsupported method call `__getattribute__`", "Write super().__getattribute__(name)"),
+        ("Unsupported method call `__getattribute__2`", None),
     ],
 )
 def test_a_sign_is_a_whole_word(reason: str, start: str | None) -> None:

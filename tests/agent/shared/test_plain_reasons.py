@@ -116,6 +116,9 @@ PLAIN = {
     ),
     "0/0: GLOBAL_STATE changed: something_new ": "a global setting of PyTorch changed",
     f"0/1: 2 <= x.size()[0] <= 5  {USER}": "`x`: dim 0 left the compiled range (2 to 5)",
+    f"0/1: 2 <= x['of'].size()[0]  {USER}": (
+        "batch size (dim 0 of `x['of']`) is 0 or 1, which PyTorch compiles separately"
+    ),
     f"0/1: 33 <= x.size()[0]  {USER}": "`x`: dim 0 left the compiled range (33 or more)",
     f"0/1: x.size()[0] <= 64  {USER}": "`x`: dim 0 left the compiled range (up to 64)",
     "0/1: 2 <= args[0].size()[0] <= 4096  # return F.linear(input)  # linear.py:134 in forward\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 from support import builders as b
 from support.documents import status
 from support.values import replace
+from warmwatch.shared.advice import advice
 from warmwatch_monitor.model import RankView, Snapshot
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_journal import Journal
@@ -230,6 +231,20 @@ def test_a_number_that_keeps_recompiling_a_function_is_reported(tmp_path: Path) 
     assert f"`self.step` was compiled for 4 values, from -6 to 8; {each}" in evidence(full)
     (shown,) = status(b.snapshot(view))["runs"][0]["ranks"][0]["compile"]["varying"]
     assert (shown["tensor"], shown["dim"], shown["values"]) == ("self.step", None, [-6, 5, 7])
+
+
+def test_static_shapes_are_what_keeps_a_number_constant(tmp_path: Path) -> None:
+    """As the advice of each of its recompiles says: without them it is dynamic once it changed."""
+    lines = [{**line, "dynamic": False} for line in numbered((5, 6, 7, 8))]
+    for line in lines:
+        line["reason"] = str(line["reason"]).replace("self.step", "step")
+    words = evidence(rank(followed(tmp_path / "events.jsonl", *lines)))
+    remedy = advice("python_value", reason=str(lines[-1]["reason"]), dynamic=False)
+    assert remedy is not None
+    assert remedy.startswith("Leave dynamic=False")
+    assert any(
+        one.endswith(f"; each cost 100 ms: l{remedy[1:].removesuffix('.')}") for one in words
+    )
 
 
 def test_the_remedy_of_a_number_that_a_kernel_makes_constant_begins_with_its_name(
