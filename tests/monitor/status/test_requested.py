@@ -19,12 +19,12 @@ from warmwatch_monitor.status.words.sentence import summary
 IN_VAIN = replace(b.EAGER.compile, wrappers=2, requested_at=1)
 EXPECTED = (
     "gpt2: eager, but torch.compile was called 2 times and nothing has compiled in 120 "
-    "steps; a method of the compiled object is called, or the object that was passed to "
-    "torch.compile, or it is for evaluation only, or a DataLoader's worker calls it, or a stance "
-    "was set around the calls, or its first call was in a FlopCounterMode, or it is a generator; "
-    "Call the object that torch.compile returns: only its forward is compiled. For a method, "
-    "compile that: model.training_step = torch.compile(model.training_step). For a generator, "
-    "compile the function that calls it."
+    "steps; most likely the object that was passed to torch.compile is called, and not the one "
+    "that it returned; Call the object that torch.compile returns, as in model = "
+    "torch.compile(model): only its forward is compiled. "
+    "Otherwise it is for evaluation only, a DataLoader's worker calls it, a stance or a "
+    "FlopCounterMode is around its calls, or it is a generator: compile the function that calls "
+    "that."
 )
 
 

@@ -5,7 +5,7 @@ from _loop import CURED, steps
 
 SOURCE = "google-research/timesfm#457"
 EXPECT = {
-    "names": ["or the object that was passed to torch.compile"],
+    "names": ["the object that was passed to torch.compile is called"],
     "remedy": ["Call the object that torch.compile returns"],
     "recompiles": 0,
     "graphs": 0,

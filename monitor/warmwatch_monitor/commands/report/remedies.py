@@ -34,7 +34,7 @@ _UNDER_A_STANCE = {
         'would not compile, so new inputs ran eagerly: set_stance("eager_on_recompile")'
     ),
 }
-_CALLS = remedy_of_calls("training_step")
+_CALLS = remedy_of_calls()
 _STANCE = "If that was not meant, set the stance only once all inputs are compiled, or not at all."
 
 

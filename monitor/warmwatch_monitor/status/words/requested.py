@@ -5,7 +5,7 @@ helps.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from warmwatch.shared.guard_text import attribute
 from warmwatch.shared.phrases import continued, counted, place, took
@@ -82,20 +82,19 @@ def not_called(figures: Figures) -> str | None:
 
 
 def never_compiled(figures: Figures) -> tuple[str, str]:
-    """What did not happen, and the likely reasons, since PyTorch gives none."""
+    """What did not happen, and the most likely reasons, since PyTorch gives none."""
     wrapped = figures.compile.wrappers
     times = "" if wrapped is None else f" {_times(wrapped)}"
     steps = counted(figures.steps.count, "step")
     methods = figures.log.methods
-    named = f" (`{'`, `'.join(methods)}`)" if methods else ""
+    named = f"(`{'`, `'.join(methods)}`), or "
+    method = f"a method of the compiled object is called {named}" if methods else ""
     container = "it is a container of PyTorch (Sequential), or " if _IN_PLACE in methods else ""
     return (
         f"torch.compile was called{times} and nothing has compiled in {steps}",
         (
-            f"a method of the compiled object is called{named}, or {container}the object that was "
-            "passed to torch.compile, or it is for evaluation only, or a DataLoader's worker calls "
-            "it, or a stance was set around the calls, or its first call was in a "
-            "FlopCounterMode, or it is a generator"
+            f"most likely {method}{container}the object that was passed to torch.compile is "
+            "called, and not the one that it returned"
         ),
     )
 
@@ -103,20 +102,25 @@ def never_compiled(figures: Figures) -> tuple[str, str]:
 def remedy_of_never_compiled(figures: Figures) -> str:
     """Only the object's own call is compiled: its methods are those of the original."""
     methods = figures.log.methods
-    in_place = _IN_PLACE in methods
-    return remedy_of_calls(methods[0] if methods else "training_step", in_place=in_place)
+    return remedy_of_calls(methods[:1], in_place=_IN_PLACE in methods)
 
 
-def remedy_of_calls(method: str, *, in_place: bool = False) -> str:
+def remedy_of_calls(methods: Sequence[str] = (), *, in_place: bool = False) -> str:
     called = (
         "After model.compile(), call model(...) and not model.forward(...); a container of "
         "PyTorch, such as Sequential, needs torch.compile(model) in its place."
         if in_place
-        else "Call the object that torch.compile returns: only its forward is compiled."
+        else "Call the object that torch.compile returns, as in model = torch.compile(model): only "
+        "its forward is compiled."
+    )
+    method = "".join(
+        f" For a method, compile that: model.{name} = torch.compile(model.{name})."
+        for name in methods
     )
     return (
-        f"{called} For a method, compile that: model.{method} = torch.compile(model.{method}). For "
-        "a generator, compile the function that calls it."
+        f"{called}{method} Otherwise it is for evaluation only, a DataLoader's worker calls it, a "
+        "stance or a FlopCounterMode is around its calls, or it is a generator: compile the "
+        "function that calls that."
     )
 
 

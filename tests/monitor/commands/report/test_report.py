@@ -555,7 +555,7 @@ def test_what_was_passed_to_torch_compile_and_never_compiled_has_one_remedy(
     wrappers: int, conditions: list[str], number: int
 ) -> None:
     """Such as a generator."""
-    advice = remedy_of_calls("training_step")
+    advice = remedy_of_calls()
     held = [
         {"condition": name, "words": "it never compiled", "advice": advice} for name in conditions
     ]
