@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import convert
 from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted, took
-from warmwatch.shared.states import ENDED_STATES
+from warmwatch.shared.states import ENDED_STATES, State
 from warmwatch_monitor.commands.report.changes import changed
 from warmwatch_monitor.commands.report.compilations import (
     added,
@@ -24,8 +24,8 @@ from warmwatch_monitor.commands.report.goodput import (
     goodput,
     whole_step_seconds,
 )
-from warmwatch_monitor.commands.report.parts import Priced, RankLine, Report, Steady
-from warmwatch_monitor.commands.report.remedies import remedies
+from warmwatch_monitor.commands.report.parts import Failure, Priced, RankLine, Report, Steady
+from warmwatch_monitor.commands.report.remedies import refused, remedies
 from warmwatch_monitor.figures.compile import CompileTotals, recompiles
 from warmwatch_monitor.figures.rank import LimitedBy, SlowerPeriod, Spread, spread_of
 from warmwatch_monitor.figures.units import copied
@@ -35,6 +35,7 @@ from warmwatch_monitor.output.amounts import clean_step
 from warmwatch_monitor.status.schema.compile import Break
 from warmwatch_monitor.status.schema.rank import Baseline, End, Worth
 from warmwatch_monitor.status.words.ranks import compiled_longer, differs, numbers, only_some
+from warmwatch_monitor.status.words.run import failed_at
 from warmwatch_monitor.status.words.states import ended_in_words
 
 UNSEEN = "this is its last known state: no program observed its end"
@@ -119,8 +120,12 @@ def _with_ranks(whole: Report, summary: RunSummary, *, first_run: bool) -> Repor
     compiled = {rank.rank: priced(rank.compiled) for rank in summary.ranks}
     late = [after_warm_seconds(answers[rank], compiled[rank]) for rank in answers]
     limits = {rank: answer.get("limited_by") for rank, answer in answers.items()}
+    made = _of_rank(whole, slowest, compiled[slowest.rank], first_run=first_run)
+    failure = _failure(summary, compiled)
     return replace(
-        _of_rank(whole, slowest, compiled[slowest.rank], first_run=first_run),
+        made,
+        do=(*refused(failure), *made.do),
+        failure=failure,
         conditions=_conditions(summary, slowest),
         limited_by=limit_of(convert(limits, dict[int, LimitedBy | None])),
         costs=costs(list(answers.values()), late, summary.ranks.index(slowest)),
@@ -128,6 +133,24 @@ def _with_ranks(whole: Report, summary: RunSummary, *, first_run: bool) -> Repor
         differences=tuple(differences(summary.ranks)),
         left_out=sum(rank.left_out for rank in summary.ranks),
         doubts=(*whole.doubts, *_doubts(summary)),
+    )
+
+
+def _failure(summary: RunSummary, compiled: Mapping[int, Sequence[Priced]]) -> Failure | None:
+    """Of the rank that failed first, as in the run's sentence."""
+    failed = [rank for rank in summary.ranks if rank.answer["state"] == State.FAILED]
+    ends = [convert(rank.answer["end"], End) for rank in failed]
+    if summary.state != State.FAILED or not failed:
+        return None
+    first, end = min(
+        zip(failed, ends, strict=True),
+        key=lambda of: failed_at(of[0].answer["since"], of[1].exception),
+    )
+    last = max(compiled[first.rank], key=lambda compilation: compilation.ended, default=None)
+    return Failure(
+        rank=first.rank,
+        end=end,
+        compilation=last if last and last.failure else None,
     )
 
 

@@ -246,6 +246,17 @@ class RunFigures(CompileTotals, frozen=True, kw_only=True):
     """Periods in which steps took longer than before."""
 
 
+class Failure(Struct, frozen=True, kw_only=True):
+    """How the rank failed that failed first: the others may have failed of it."""
+
+    rank: int
+    """The rank; `rank` of the report may be another."""
+    end: End
+    """How it ended."""
+    compilation: Priced | None = None
+    """Its last compilation if that failed."""
+
+
 class Report(RunFigures, frozen=True, kw_only=True):
     """A run that has ended, or so far. Figures of a single rank are of `rank`."""
 
@@ -284,6 +295,8 @@ class Report(RunFigures, frozen=True, kw_only=True):
     """The facts behind the state, one clause each."""
     end: End | None = None
     """How the rank ended; null if it lives."""
+    failure: Failure | None = None
+    """What made a failed run fail; null for any other."""
     precompiled: tuple[str, ...] = ()
     """What ran that was compiled ahead of time, such as `aoti`."""
     goodput: Goodput | None = None

@@ -13,7 +13,7 @@ from warmwatch.shared.states import NEEDS_ATTENTION, State
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.commands.report.goodput import CLEAN, DATA
-from warmwatch_monitor.commands.report.parts import Goodput, Priced, Recompiled, Remedy
+from warmwatch_monitor.commands.report.parts import Failure, Goodput, Priced, Recompiled, Remedy
 from warmwatch_monitor.model.run_summary import Provenance
 from warmwatch_monitor.output.amounts import REASON_LIMIT, broken_at, few, own_words
 from warmwatch_monitor.status.schema.compile import Break
@@ -48,8 +48,8 @@ def remedies(
     *,
     first_run: bool,
 ) -> tuple[Remedy, ...]:
-    """Remedies: first what left the run without compiled code, or ended it; then the largest saving
-    first; then those of unknown saving.
+    """Remedies of a rank: first what left it without compiled code, or ended it; then the largest
+    saving first; then those of unknown saving.
 
     ``time``: where it went. ``first_run``: no earlier comparable run is known, so its caches could
     only be empty; advice for the next run comes last then.
@@ -69,11 +69,9 @@ def remedies(
         key=lambda remedy: -(remedy.saves or 0.0),
     )
     conditions = {held["condition"]: held for held in rank["conditions"]}
-    refused = tuple(_refused(rank))
     first = tuple(_without_compiling(rank, conditions, failing=bool(failing)))
     failed = [remedy for remedy in failed if remedy.what not in {each.what for each in first}]
     return (
-        *refused,
         *first,
         *(failed if ended_it else ()),
         *by_saving,
@@ -84,9 +82,9 @@ def remedies(
     )
 
 
-def _refused(rank: Mapping[str, Any]) -> Iterator[Remedy]:
+def refused(failure: Failure | None) -> Iterator[Remedy]:
     """What compiled code refused to do, which ended the run."""
-    if refusal := REFUSALS.get((rank.get("end") or {}).get("refusal") or ""):
+    if failure and (refusal := REFUSALS.get(failure.end.refusal or "")):
         what_was, remedy = refusal
         yield Remedy(about=what_was, what=remedy)
 

@@ -28,18 +28,24 @@ _BREAK_WORDS = 200
 
 
 def failure(report: Report) -> Section | None:
-    """The error that ended a run, and the compilation if the last one failed."""
-    end = report.end
-    if report.state != "failed" or end is None:
+    """What ended the rank that failed first, and its last compilation if that failed."""
+    if report.failure is None:
         return None
-    after = f" after {counted(report.steps, 'step')}" if report.steps else " before its first step"
-    if not report.steps and report.warmup_seconds is not None:
+    end, last = report.failure.end, report.failure.compilation
+    rank = next(line for line in report.ranks if line.rank == report.failure.rank)
+    who = f"rank {rank.rank}" if len(report.ranks) > 1 else "it"
+    after = f" after {counted(rank.steps, 'step')}" if rank.steps else " before its first step"
+    if not rank.steps and rank.warmup_seconds is not None:
         after = ""  # a server never marks one
-    raised = f" in {place(end.place.name, end.place.file, end.place.line)}" if end.place else ""
-    head = f"{end.exception}{raised} ended it{after}" if end.exception else f"It ended{after}"
-    head += f", exit code {end.exit_code}" if end.exit_code is not None else ""
-    last = max(_compiled(report), key=lambda compilation: compilation.ended, default=None)
-    details = [_failed(last)] if last and last.failure else []
+    if end.exception:  # no exit code: a launcher may have killed the process before it exited
+        raised = f" in {place(end.place.name, end.place.file, end.place.line)}" if end.place else ""
+        head = f"{end.exception}{raised} ended {who}{after}"
+    elif end.signal:
+        head = f"{end.signal}{' (out of memory)' * bool(end.out_of_memory)} ended {who}{after}"
+    else:
+        head = f"{who.capitalize()} ended{after}"
+        head += f", exit code {end.exit_code}" if end.exit_code is not None else ""
+    details = [_failed(last)] if last else []
     details += [f"It {in_the_middle(end.phase)}."] if end.phase else []
     return Section("The failure", items=(Item(head, tuple(details)),))
 

@@ -242,8 +242,13 @@ _SEEN_LATE = 1.0
 
 
 def _failed_at(view: RankView) -> float:
-    since = view.figures.progress.state_since or math.inf
-    return since if view.figures.life.exception else since - _SEEN_LATE
+    return failed_at(view.figures.progress.state_since, view.figures.life.exception)
+
+
+def failed_at(seen_at: float | None, exception: str | None) -> float:
+    """When a rank failed, to find the first one."""
+    at = math.inf if seen_at is None else seen_at
+    return at if exception else at - _SEEN_LATE
 
 
 def _world(run: RunView, decisive: RankView) -> int:

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shlex
+import signal
 import sys
 from typing import Any
 
@@ -19,6 +20,7 @@ from support.builders import EPOCH
 from support.values import replace
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.reasons import plain
+from warmwatch.shared.record import Slot
 from warmwatch.shared.refusals import REFUSALS
 from warmwatch_monitor.commands.report import goodput
 from warmwatch_monitor.commands.report.assembly import report
@@ -37,7 +39,7 @@ from warmwatch_monitor.commands.report.wording_compilations import (
 )
 from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.figures.training import COUNTED, FORMULA
-from warmwatch_monitor.model import PHASES
+from warmwatch_monitor.model import PHASES, Death
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import draw
@@ -1047,6 +1049,20 @@ def test_the_first_remedy_is_for_what_compiled_code_refused() -> None:
     assert (first.about, first.what) == REFUSALS["donated_buffers"]
 
 
+def test_what_compiled_code_refused_in_one_rank_has_its_remedy_if_another_compiled_longest() -> (
+    None
+):
+    slot = b.as_rank(b.ended("failed", seconds_ago=11), 0, 2)
+    closed = b.view(slot, alive=False, journal={"exception": "RuntimeError"})
+    refused = b.view(
+        b.as_rank(b.ended("failed", seconds_ago=12), 1, 2),
+        alive=False,
+        journal={"exception": "RuntimeError", "refusal": "donated_buffers"},
+    )
+    first = report(a.run_summary(closed, refused, compiled=a.TWICE)).do[0]
+    assert (first.about, first.what) == REFUSALS["donated_buffers"]
+
+
 def test_the_report_of_a_failed_run_begins_with_the_failure() -> None:
     counts = replace(b.ended("failed").compile, exit_code=2)
     slot = replace(b.ended("failed"), compile=counts)
@@ -1063,7 +1079,7 @@ def test_the_report_of_a_failed_run_begins_with_the_failure() -> None:
     assert output.index("The failure") < output.index("Where the time went")
     plain = " ".join(output.split())
     head = "BackendCompilerFailed in `train_one_epoch` (train.py:88) ended it after 3602 steps"
-    assert f"{head}, exit code 1" in plain
+    assert f"{head} " in plain
     assert (
         "Compiling `forward` (model.py:31) failed before step 1201: BackendCompilerFailed "
         "(compilation 0/1, forward)." in plain
@@ -1194,8 +1210,40 @@ def test_a_brief_report_of_a_failed_run_has_its_error() -> None:
     assert "OSError in `train_one_epoch` (train.py:88) ended it" in " ".join(output[1:])
     made = report(a.run_summary(view))
     for warm_up, when in ((made.warmup_seconds, ""), (None, " before its first step")):
-        section = failure(replace(made, steps=0, warmup_seconds=warm_up))  # a server marks none
-        assert f"(train.py:88) ended it{when}, exit code 1" in str(section)
+        (line,) = made.ranks
+        line = replace(line, steps=0, warmup_seconds=warm_up)  # a server marks none
+        section = failure(replace(made, ranks=(line,)))
+        assert f"(train.py:88) ended it{when}'" in str(section)
+
+
+@pytest.mark.parametrize(
+    ("slot", "ending", "words"),
+    [
+        (
+            b.WARM,
+            {"gone": 11, "journal": {"death": Death(signal=signal.SIGSEGV, at_ns=b.ago(11))}},
+            "SIGSEGV ended rank 1 after 3602 steps",
+        ),
+        (
+            replace(b.ended("failed"), compile=replace(b.ended("failed").compile, exit_code=4)),
+            {},
+            "Rank 1 ended after 3602 steps, exit code 3",
+        ),
+    ],
+)
+def test_the_failure_is_of_the_rank_that_failed_first_and_not_of_the_one_that_compiled_longest(
+    slot: Slot, ending: dict[str, Any], words: str
+) -> None:
+    """The other lost its connection, and its launcher then killed it: it had no exit code."""
+    raised = {"exception": "RuntimeError", "raised": Place(name="step", file="train.py", line=30)}
+    broken = b.as_rank(b.ended("failed", seconds_ago=11.5), 0, 2)
+    first = b.view(broken, alive=False, journal=raised)
+    second = b.view(b.as_rank(slot, 1, 2), alive=False, **ending)
+    summary = a.run_summary(first, second)
+    made = report(summary)
+    assert (made.rank, made.failure and made.failure.rank) == (0, 1)
+    assert words in " ".join(text(summary).split())
+    assert "ended it" not in text(summary)
 
 
 @pytest.mark.parametrize(
