@@ -72,7 +72,10 @@ _UNMEASURED = (
     "what limits the speed, and whether steps get slower, takes some seconds of readings: "
     "`warmwatch status --watch` or a daemon (`warmwatch serve`) has them"
 )
-_LISTED = 'a training is listed if it has "import warmwatch.auto", or runs below "warmwatch run"'
+_LISTED = (
+    'a training with "import warmwatch.auto", or below "warmwatch run", is listed from its first '
+    "step or compilation, or earlier"
+)
 
 
 @click.command(help=_HELP)

@@ -349,8 +349,9 @@ def test_a_daemon_that_answers_is_used(tmp_path: Path, monkeypatch: pytest.Monke
         unknown = run("near", "--address", address)
         assert unknown.exit_code == 5
         assert unknown.stderr == (
-            "warmwatch: no run named 'near'; runs here: far; a training is listed if it has "
-            '"import warmwatch.auto", or runs below "warmwatch run"\n'
+            "warmwatch: no run named 'near'; runs here: far; a training with "
+            '"import warmwatch.auto", or below "warmwatch run", is listed from its first step or '
+            "compilation, or earlier\n"
         )
 
 

@@ -183,8 +183,9 @@ def _unrecorded(processes: Sequence[tuple[int, str]]) -> Iterator[Finding]:
     if unknown:
         yield noted(
             f"PyTorch is loaded, without a record so far, in {few(unknown, _MOST_UNRECORDED)}",
-            advice='one that trains needs "import warmwatch.auto" in its script; if it has that, '
-            "its record comes when it builds its optimizer or calls torch.compile",
+            advice='one that trains needs "import warmwatch.auto" in its script, or to run below '
+            '"warmwatch run"; if it has that, its record comes at its first step or compilation, '
+            "or earlier",
             names=tuple(command for _, command in processes),
         )
 
