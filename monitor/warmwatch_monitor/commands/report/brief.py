@@ -13,7 +13,7 @@ from rich.text import Text
 from warmwatch.shared.phrases import counted, took
 from warmwatch_monitor.commands.report import goodput
 from warmwatch_monitor.commands.report.parts import Remedy, Report
-from warmwatch_monitor.commands.report.wording import answer
+from warmwatch_monitor.commands.report.wording import answer, remedy_head
 from warmwatch_monitor.commands.report.wording_compilations import compilations, failure
 from warmwatch_monitor.output.amounts import energy, percent, slower_period
 from warmwatch_monitor.output.states import STYLES
@@ -89,8 +89,7 @@ def _cost(report: Report) -> Iterator[Text]:
 
 def _remedy(remedy: Remedy, width: int) -> Iterator[RenderableType]:
     """Its subject and saving, then the advice."""
-    saves = f", up to {took(remedy.saves)}" if remedy.saves else ""
-    head = Text(f"- {remedy.about}{saves}", style="bold")
+    head = Text(f"- {remedy_head(remedy)}", style="bold")
     if len(head) + len(remedy.what) + 2 <= width:
         yield head.append(": ", style="not bold").append(remedy.what, style="not bold")
     else:

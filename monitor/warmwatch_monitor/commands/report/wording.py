@@ -11,7 +11,7 @@ from warmwatch.shared.phrases import counted, took
 from warmwatch.shared.states import State
 from warmwatch_monitor.commands.report.costs import ALL
 from warmwatch_monitor.commands.report.goodput import CLEAN, DATA, EVALUATION, GAPS, NOTHING
-from warmwatch_monitor.commands.report.parts import Cost, Goodput, Report
+from warmwatch_monitor.commands.report.parts import Cost, Goodput, Remedy, Report
 from warmwatch_monitor.commands.report.wording_compilations import (
     breaks,
     changes,
@@ -40,11 +40,14 @@ def remedies(report: Report) -> Section | None:
         return None
     several = sum(bool(remedy.saves) for remedy in report.do) > 1
     remarks = ("Each saving is a maximum for that remedy alone.",) if several else ()
-    items = []
-    for remedy in report.do:
-        saves = f": the remedy would have saved up to {took(remedy.saves)}" if remedy.saves else ""
-        items.append(Item(f"{remedy.about}{saves}", (remedy.what,)))
-    return Section("What to do first", items=tuple(items), remarks=remarks)
+    items = tuple(Item(remedy_head(remedy), (remedy.what,)) for remedy in report.do)
+    return Section("What to do first", items=items, remarks=remarks)
+
+
+def remedy_head(remedy: Remedy) -> str:
+    """What it is about and what it saves."""
+    saves = f": the remedy would have saved up to {took(remedy.saves)}" if remedy.saves else ""
+    return f"{remedy.about}{saves}"
 
 
 def costs(report: Report) -> Section | None:

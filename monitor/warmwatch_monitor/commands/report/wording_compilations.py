@@ -116,15 +116,18 @@ def called(target: Located) -> str:
 
 
 def recompiles(report: Report) -> Section | None:
-    """Recompiles with reason and remedy, grouped by cause."""
-    items = tuple(
-        _recompiled(recompiled, report.steps, remedy_of(recompiled, report.do))
-        for recompiled in report.recompiled
-    )
-    return Section("Recompiles", items=items) if items else None
+    """Recompiles with reason and remedy, grouped by cause; an advice that several have, once."""
+    items, given = [], set[str | None]()
+    for each in report.recompiled:
+        items.append(_recompiled(each, report.steps, remedy_of(each, report.do), given))
+        given.add(each.advice)
+    return Section("Recompiles", items=tuple(items)) if items else None
 
 
-def _recompiled(recompiled: Recompiled, run_steps: int, remedy: int) -> Item:
+def _recompiled(
+    recompiled: Recompiled, run_steps: int, remedy: int, given: set[str | None]
+) -> Item:
+    """``given``: the advice that stands above."""
     count, late, at_limit = recompiled.count, recompiled.after_warm, recompiled.at_limit
     users = [caller for caller in recompiled.callers if caller]
     caller = called_from(few(users, _CALLERS)) if recompiled.callers else ""
@@ -140,7 +143,8 @@ def _recompiled(recompiled: Recompiled, run_steps: int, remedy: int) -> Item:
     reasons = "; ".join(recompiled.reasons[:most])
     reasons += f"; and {counted(more, 'other reason')}" if more > 0 else ""
     # the list of remedies has the others
-    advice = () if remedy else (recompiled.often, recompiled.advice)
+    again = "" if recompiled.advice in given else recompiled.advice
+    advice = () if remedy else (recompiled.often, again)
     return Item(head, tuple(text for text in (reasons, *advice) if text), remedy)
 
 

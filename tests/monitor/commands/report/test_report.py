@@ -1025,6 +1025,16 @@ def test_a_warm_cache_leaves_open_whether_an_evaluation_ran_within_a_step() -> N
     assert "in step 101" not in output
 
 
+def test_an_advice_that_several_recompiles_have_is_printed_once() -> None:
+    """An evaluation recompiles every frame that a graph break left."""
+    changed = "0/0: GLOBAL_STATE changed: grad_mode"
+    forward = replace(a.AGAIN, step=100, category="grad_mode", reason=changed)
+    helper = replace(forward, id="1/1", name="helper", line=40)
+    output = " ".join(text(a.finished(compiled=[*a.FIRST, forward, helper])).split())
+    assert output.count("grad mode changed") == 2
+    assert output.count(ADVICE["grad_mode"]) == 1
+
+
 def test_a_server_compiles_in_no_step() -> None:
     without = [replace(one, step=0) for one in (*a.FIRST, a.AGAIN)]
     output = " ".join(text(a.finished(compiled=without, answers={"steps": 0})).split())
@@ -1114,7 +1124,7 @@ def test_a_brief_report_has_sentence_bar_remedies_cost_and_next_commands() -> No
     names = [one.name for one in report(account).goodput.shares if one.ratio > 0]  # type: ignore[union-attr]
     assert sorted(names, key=key.index) == names  # in the order of the bar
     assert cost.startswith("Compiling took 1")
-    assert any(line.startswith("- ") and "up to " in line for line in output)
+    assert any(line.startswith("- ") and "saved up to " in line for line in output)
     assert output[-1].endswith("The last comparable run: warmwatch compare aaaaaaaa gpt2")
 
 
