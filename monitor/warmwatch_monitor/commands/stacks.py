@@ -111,7 +111,7 @@ def _wanted(living: Sequence[RankView], number: int | None) -> list[RankView]:
         return chosen
     chosen = [view for view in living if _hangs(view)]
     if not chosen:
-        raise WarmwatchError("every rank makes steps or is warm; --rank N shows any rank")
+        raise WarmwatchError("no rank compiles or hangs; --rank N shows any rank")
     return chosen
 
 
