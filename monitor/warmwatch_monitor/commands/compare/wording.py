@@ -317,8 +317,9 @@ def _side_by_side(sides: Sequence[Side], *, again: bool) -> Section:
 def _method(comparison: Comparison) -> Section:
     """How the figures were determined, and their limits."""
     once = (
-        "First step, warm-up and compile cost were measured once and have no interval. Compile "
-        "cost is what steps took beyond a steady one, or all compile time where that is more."
+        "First step, warm-up and compile cost are of one run, even if its program ran more often, "
+        "and have no interval. Compile cost is what steps took beyond a steady one, or all compile "
+        "time where that is more."
     )
     sentences = (
         f"Speed and break-even are against {comparison.baseline}.",
