@@ -24,6 +24,7 @@ from warmwatch_monitor.output.console import (
 )
 
 _INTERRUPTED = 130  # as a shell has it
+_NAMES_A_RUN = ("--run", "--name")  # in the commands that start one
 
 
 def _show_help(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
@@ -118,6 +119,15 @@ class _Commands(click.Group):
         try:
             with _help_may_be_unread():
                 return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            command = error.ctx.command if error.ctx else self
+            takes = {each.name for each in command.params if isinstance(each, click.Argument)}
+            if error.option_name in _NAMES_A_RUN and takes & {"run", "runs"}:
+                # click suggests options of other meanings
+                hint = f"Give the name alone: warmwatch {command.name} NAME."
+                message = f"No such option {error.option_name!r}. {hint}"
+                raise click.UsageError(message, error.ctx) from None
+            raise
         except WarmwatchError as error:
             note(f"warmwatch: {plain(str(error))}")
             ctx.exit(error.exit_code)

@@ -74,6 +74,17 @@ def test_a_typo_exits_2_with_a_suggestion(words: list[str], hint: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "command", ["status", "wait", "top", "report", "compare", "export", "stacks"]
+)
+def test_a_run_that_is_named_by_the_option_of_run_is_to_be_named_without_it(command: str) -> None:
+    result = CliRunner().invoke(cli, [command, "--run", "gpt2"])
+    assert result.exit_code == 2
+    said = f"No such option '--run'. Give the name alone: warmwatch {command} NAME.\n"
+    assert result.stderr.endswith(said)
+    assert "Give the name" not in CliRunner().invoke(cli, [command, "--frobnicate"]).stderr
+
+
+@pytest.mark.parametrize(
     ("words", "most"),
     [
         (["run", "--run", "n" * 201], 200),
