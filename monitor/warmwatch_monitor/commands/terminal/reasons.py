@@ -18,8 +18,10 @@ from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch_monitor.figures.compile import is_without_grad
 from warmwatch_monitor.output.amounts import broken_at
 from warmwatch_monitor.output.states import place
+from warmwatch_monitor.status.words.repeating import failure
 
 _BREAK, _RECOMPILED, _OF_INSTANCE = "graph break", "recompiled", "compiled"
+_FAILED = "failed to compile"
 _LONG = 600.0  # seconds
 _MOST = 3  # of each kind: all are in a report
 _LONGEST = 160
@@ -76,6 +78,7 @@ def reasons(
     recent = [run for run in ordered if id(run) not in ages]
     pairs = [
         *_lines(recent, most, partial(_recompiles, now=now), "recompiles", "recompile"),
+        *_lines(recent, most, partial(_failures, now=now), "failures", "failed compilation"),
         *_lines(ordered, most, _breaks, "graph_breaks", "graph break"),
     ]
     last = {item.advice: at for at, (_, item) in enumerate(pairs) if item and item.advice}
@@ -168,7 +171,8 @@ def _counts(reason: _Reason) -> int:
     """The recompiles, or graph breaks, that it explains: at the limit PyTorch compiles nothing,
     and what it had dropped is no recompile.
     """
-    return reason.times if reason.what in (_BREAK, _RECOMPILED, _OF_INSTANCE) else 0
+    counted_ones = (_BREAK, _RECOMPILED, _OF_INSTANCE, _FAILED)
+    return reason.times if reason.what in counted_ones else 0
 
 
 def _worth(reason: _Reason) -> float:
@@ -203,6 +207,26 @@ def _recompiles(rank: Rank, now: float | None) -> Iterator[_Reason]:
             advice=value["advice"] or "",
             times=1,
             seconds=seconds,
+            when=_when(value, rank, now),
+        )
+
+
+def _failures(rank: Rank, now: float | None) -> Iterator[_Reason]:
+    """Those that no condition and no end reports: the program caught them, and goes on eagerly."""
+    last = rank["compile"].get("last") or ()
+    told = {condition.get("advice") for condition in rank.get("conditions") or ()}
+    named = {value["id"]: _what(value) for value in last if value["name"]}
+    for value in reversed(last):
+        if not value.get("failure") or value["advice"] in told or rank["state"] == State.FAILED:
+            continue
+        about = named.get(value["id"], "")
+        yield _Reason(
+            what=_FAILED,
+            category="",
+            about=about if value["name"] or not about else f", the backward of {about[2:]}",
+            text=failure(value["failure"], value.get("failure_reason")),
+            advice=value["advice"] or "",
+            times=1,
             when=_when(value, rank, now),
         )
 

@@ -542,3 +542,17 @@ def test_a_compilation_that_fails_in_each_step_has_the_remedy_of_its_failure() -
     for times in (1, 3):
         advice = remedy_of_compilation(replace(failed, in_a_row=times)) or ""
         assert advice.startswith("Stop compiling `f`"), "it is no reset() that compiles it again"
+
+
+def test_a_failed_compilation_that_the_program_caught_has_a_line() -> None:
+    """The training goes on eagerly, and nothing else says so."""
+    forward = Compilation(id="0/0", kind="forward", at_ns=b.ago(9), name="loss", step=0)
+    failed = Compilation(id="0/0", kind="backward", at_ns=b.ago(8), step=0, failure="RuntimeError")
+    views = b.in_every_state()
+    warm, ended = views["warm"].record.slot, views["failed"].record.slot
+    output = shown(b.view(warm, compilations=(forward, failed)))
+    line = next(i for i, line in enumerate(output) if line.startswith("failed to compile"))
+    assert output[line].endswith(", the backward of `loss`: RuntimeError")
+    assert output[line + 1].strip().startswith("Stop compiling it, or mend what fails")
+    output = shown(b.view(ended, compilations=(forward, failed)))
+    assert not any(line.startswith("failed to compile") for line in output), "its end says it"
