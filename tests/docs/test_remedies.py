@@ -144,6 +144,8 @@ _SHOWN_BY_TESTS = {
         advice._OF_OPTIMIZER,
         advice._OF_LAST_BATCH,
         advice._OF_STATIC_NUMBER,
+        advice._OF_CONSTANT_FLOAT,
+        advice._OF_FLOAT_OF_FUNCTION,
         advice.ADVICE["new_instance"],
     ),
     *(advice.ADVICE["object_identity"], advice._OF_STATIC, advice._OF_SIZE_AT_BREAK),

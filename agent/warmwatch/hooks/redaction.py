@@ -114,8 +114,9 @@ _NO_FAKE = re.compile(r"\bPlease use (`[A-Za-z_][\w.]{0,80}\.register_fake`)")
 _FIELD = re.compile(r"""\[(['"])([a-z_]{1,32})\1\]""")
 _ENTRY = re.compile(r"\s*!?\d+/\d[\d/_]*:\s")
 _FUNCTION = ("<function ", "<built-in ", "<bound method ")  # their repr()
-# PyTorch's own lines that set a condition on a size, such as `(_inductor/codegen/cpp.py:7 in f)`
-_OWN = r"\(_\w+(?:/\w+)+\.py:\d+ in [\w.<>]+\)"
+# PyTorch's own lines that set a condition on a size, or make a constant of a number, such as
+# `(_inductor/codegen/cpp.py:7 in f)` and `(nn/functional.py:1491 in dropout)`
+_OWN = r"\((?:_\w+|nn)(?:/\w+)+\.py:\d+ in [\w.<>]+\)"
 _OWNS = rf"(?P<own>{_OWN}(?: and {_OWN})*)"
 # PyTorch's remark, instead of such a line, that sizes 0 and 1 are compiled separately
 _ZERO_ONE = re.compile(

@@ -170,7 +170,7 @@ _MISMATCH = (
 # With an upper bound as well, the size may be above it. A comment follows the guard.
 _ZERO_OR_ONE = r"^\s*(?:!?[\d/_]+:\s*)?2 <= (?![^#]*<=)"
 # The places of a condition, after the guard: tracing sets those of the user's code.
-_OWN_PLACE = r"# (?:[^#]* )?\(_\w+/"
+_OWN_PLACE = r"# (?:[^#]* )?\((?:_\w+|nn)/"
 _SYMBOLIC = r"\.(?:size|stride)\(\)|\.shape\["
 _NAME = r"[A-Za-z_][\w.\[\]'\"]*"
 _LONGEST = 1_000  # characters of one guard
@@ -239,6 +239,15 @@ _OF_OPTIMIZER = (
 _INTEGER = r"^(?P<name>\w+(?:\[[^\]]*\])*) == (?P<old>-?\d+)$"
 _NUMBER_GUARD = r"^([\w.\[\]'\"]+) == -?\d"
 _FLOAT = r"^(?P<name>[\w.\[\]'\"]+) == (?P<old>-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+))$"
+_OF_CONSTANT_FLOAT = (
+    "The code makes a constant of this number: pass it as a tensor and compute with torch "
+    "functions (torch.exp instead of math.exp), or keep it out of the compiled function."
+)
+_OF_FLOAT_OF_FUNCTION = (
+    "A function of PyTorch, such as dropout() or layer_norm(), makes a constant of this number, "
+    "and a tensor in its place breaks the graph: change it in few steps, since each value compiles "
+    "once, or compute the same with tensors (of dropout: x * (torch.rand_like(x) > p) / (1 - p))."
+)
 _DYNAMIC_NUMBER = (
     "PyTorch treats a number as dynamic once it has changed: other values usually need no "
     "recompile."
@@ -256,6 +265,7 @@ _AT_FIRST = {_OF_CHANGED: _DYNAMIC_NOW, _OF_CHANGED_NUMBER: _DYNAMIC_NUMBER}
 _OF_NUMBERS = frozenset(
     {
         *(ADVICE["python_value"], _OF_CHANGED_NUMBER, _OF_CONSTANT_INTEGER),
+        *(_OF_CONSTANT_FLOAT, _OF_FLOAT_OF_FUNCTION),
         *(_OF_NUMBER_CONDITION, _OF_NUMBER_OF_ONE),
     }
 )
@@ -298,8 +308,11 @@ def of_varying(category: str | None, reason: str, dynamic: bool | None) -> str |
 
 
 def _of_number(reason: str, dynamic: bool | None) -> str | None:
-    """The remedy for a number that PyTorch's default makes dynamic at its first change."""
+    """The remedy for a number that PyTorch's default makes dynamic at its first change, or for a
+    float of which the code, or a function of PyTorch in it, made a constant again."""
     first, *others = [entry[:_LONGEST] for entry in reason.split("\n")[:_MOST_ENTRIES]]
+    if re.match(_FLOAT, guard_of(first)) and re.search(_OWN_PLACE, first):
+        return _OF_FLOAT_OF_FUNCTION if _is_in_kernel(first) else _OF_CONSTANT_FLOAT
     match = _number(first)
     if match is None or dynamic is True:  # then it was an input from the first compilation on
         return None

@@ -50,6 +50,11 @@ _REMEDIES = (
         "seed the generator and draw the random numbers outside of the compiled function, or leave "
         "generator= out: torch.manual_seed() seeds the default generator",
     ),
+    _Remedy(  # Python's random numbers are inputs of the graph
+        ("unimplemented builtin op on tensor",),
+        "compute it outside of the compiled function, such as what follows from a number of "
+        "Python's random, and pass the result as a tensor",
+    ),
     _Remedy(
         ("args/kwargs to proxy",),
         "pass tensors and numbers alone to this operator, or call it outside of the compiled "
@@ -229,8 +234,14 @@ def _any_of(signs: tuple[str, ...]) -> str:
     return rf"(?:(?<!\w)|(?=\W))(?:{text})(?:(?<=\W)|(?!\w))"
 
 
+# It reads how many batches it has seen, and passes a number on which no setting helps.
+_OF_BATCH_NORM = "Give BatchNorm a momentum: without one (momentum=None) it is not traced."
+
+
 def break_remedy_for(value: Any) -> str | None:
     """The remedy for what is recorded of a graph break."""
+    if value.library and value.file == "batchnorm.py" and "item()" in value.reason:
+        return _OF_BATCH_NORM
     library, caller = value.library, value.caller
     return break_remedy(value.reason, value.hint, value.name, library=library, caller=caller)
 

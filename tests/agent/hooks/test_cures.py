@@ -6,6 +6,7 @@ A pair of programs: the second one differs from the first only by what the remed
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -300,6 +301,30 @@ def schedule(*, cured: bool) -> None:
         schedule.step()
 
 
+def dropout_that_rises(*, cured: bool) -> None:
+    dropout = torch.nn.Dropout(0.0)
+
+    def masked(x: Any, p: Any) -> Any:
+        return x * (torch.rand_like(x) > p) / (1 - p)
+
+    step = compiled(masked if cured else dropout)
+    for p in (0.1, 0.2, 0.3, 0.4):
+        dropout.p = p
+        step(x(), *([torch.tensor(p)] if cured else []))
+
+
+def exponent(*, cured: bool) -> None:
+    step = compiled(lambda x, rate: x * (torch.exp(rate) if cured else math.exp(rate)))
+    for rate in (0.1, 0.2, 0.3, 0.4):
+        step(x(), torch.tensor(rate) if cured else rate)
+
+
+def timestep(*, cured: bool) -> None:
+    step = compiled(lambda x, t: x[t[None] if cured else t])
+    for t in (3, 2, 1):
+        step(x(4, 4), torch.tensor(t))
+
+
 def closure(*, cured: bool) -> None:
     def made(window: Any) -> Any:
         def mask_mod(x: Any) -> Any:
@@ -434,6 +459,9 @@ CURES: list[tuple[Program, str, str, int]] = [
     (loop, "`end` is no longer 3", "select with a mask", 0),
     (number_as_a_size, "`count` is no longer 1", "keep it above 1", 1),
     (branch_on_a_number, "`step <= 5` no longer holds (test_", "outside of the compiled", 1),
+    (dropout_that_rises, ".p` is no longer 0.3", "(torch.rand_like(x) > p) / (1 - p)", 0),
+    (exponent, "`rate` is no longer 0.3", "torch.exp instead of math.exp", 0),
+    (timestep, "`t`, a tensor as an index, is no longer 2", "x[t[None]]", 0),
     (closure, "`window` in the closure of `mask_mod` is no longer 3.5", "as a tensor", 0),
     (new_class, "`self` is of another type than `Net`", "Define the class once", 0),
     (new_model, "first compilation of another `Net`", "torch._dynamo.reset() between trials", 0),

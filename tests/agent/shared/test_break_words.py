@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from warmwatch.shared.breaks import break_remedy, plain_break
+from warmwatch.shared.breaks import break_remedy, break_remedy_for, plain_break
 
 
 @pytest.mark.parametrize(
@@ -26,11 +28,20 @@ from warmwatch.shared.breaks import break_remedy, plain_break
         ("Graph break due to unsupported builtin time.time", "It is written in C"),
         ("Unsupported method call `__getattribute__`", "Write super().__getattribute__(name)"),
         ("Unsupported method call `__getattribute__2`", None),
+        ("unimplemented builtin op on tensor arguments", "Compute it outside of the compiled"),
     ],
 )
 def test_a_sign_is_a_whole_word(reason: str, start: str | None) -> None:
     remedy = break_remedy(reason, None, library=False)
     assert remedy is None if start is None else str(remedy).startswith(start)
+
+
+def test_no_setting_is_the_remedy_for_a_batch_norm_without_momentum() -> None:
+    of = {"hint": None, "name": "forward", "library": True, "caller": "train.py:9"}
+    value = SimpleNamespace(reason="Unsupported Tensor.item() call", file="batchnorm.py", **of)
+    assert str(break_remedy_for(value)).startswith("Give BatchNorm a momentum")
+    value.file = "rnn.py"
+    assert "capture_scalar_outputs" in str(break_remedy_for(value))
 
 
 @pytest.mark.parametrize(
