@@ -241,6 +241,7 @@ def runs_of(
             began=summary.began,
             seconds=step,
             disturbed=_disturbed(summary, neighbours.get(summary.id, ())),
+            cost_seconds=_cost(slowest_of(summary).answer, report(summary)),
         )
         for summary in summaries
         if (step := step_of(summary))

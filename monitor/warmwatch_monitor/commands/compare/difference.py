@@ -32,6 +32,8 @@ class Run(Struct, frozen=True, kw_only=True):
     disturbed: str | None = None
     """What slowed it, so that it says nothing about the program: `CPU contention`, or another run
     on a host without a GPU; null if nothing is known to."""
+    cost_seconds: float | None = None
+    """What compiling cost in it, as in `cost_seconds` of a side; null if unknown."""
 
 
 class Difference(Struct, frozen=True, kw_only=True):

@@ -349,7 +349,7 @@ def _method(modes: Modes) -> Section | None:
         caches = "Compile caches were empty at the start of each mode."
     cost = (
         "Compile cost is what steps took beyond a steady one, or all compile time where that is "
-        "more; it and the first step were measured once."
+        "more; it and the first step are of one run."
     )
     against = f"Speed-up and break-even are against {modes.baseline}."
     sentences = [f"{caches} {against} {CLAIM}", cost]
