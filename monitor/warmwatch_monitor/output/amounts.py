@@ -200,6 +200,12 @@ def own_words(reason: str, longest: int = REASON_LIMIT) -> str:
     return one_line(reason, longest)
 
 
+def failure(how: str | None, reason: str | None) -> str:
+    """``Unsupported: Data-dependent branching``; the exception's type alone if no more is known."""
+    name = (how or "").rpartition(".")[2]
+    return f"{name}: {own_words(reason, 60)}" if reason else name
+
+
 _LEFT = {"all": "all of {} runs eagerly", "rest": "the rest of {} runs eagerly"}
 
 

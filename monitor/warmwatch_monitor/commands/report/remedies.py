@@ -15,9 +15,9 @@ from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.commands.report.goodput import CLEAN, DATA
 from warmwatch_monitor.commands.report.parts import Failure, Goodput, Priced, Recompiled, Remedy
 from warmwatch_monitor.model.run_summary import Provenance
-from warmwatch_monitor.output.amounts import REASON_LIMIT, broken_at, few, own_words
+from warmwatch_monitor.output.amounts import REASON_LIMIT, broken_at, failure, few, own_words
 from warmwatch_monitor.status.schema.compile import Break
-from warmwatch_monitor.status.words.repeating import failure, remedy_of_failure
+from warmwatch_monitor.status.words.repeating import remedy_of_failure
 from warmwatch_monitor.status.words.requested import OFF, remedy_of_calls
 
 _WORTH_SECONDS, _WORTH_SHARE = 1.0, 0.01  # of the run: the lesser of the two

@@ -21,7 +21,15 @@ from warmwatch.shared.verdict import (
 )
 from warmwatch_monitor.figures.clauses import Kind
 from warmwatch_monitor.model import Compiler, Fallback, Figures, RankView, Recordings, Slower, Spill
-from warmwatch_monitor.output.amounts import causes_of, compared, label, own_words, percent, size
+from warmwatch_monitor.output.amounts import (
+    causes_of,
+    compared,
+    failure,
+    label,
+    own_words,
+    percent,
+    size,
+)
 from warmwatch_monitor.output.summary import Clause, Words, begin
 from warmwatch_monitor.status.schema.compile import Inefficiency
 from warmwatch_monitor.status.words.caching import bypasses, strict_exports
@@ -29,7 +37,6 @@ from warmwatch_monitor.status.words.fallbacks import fallback, remedy_of_fallbac
 from warmwatch_monitor.status.words.nothing import workers_at_work
 from warmwatch_monitor.status.words.progress import slower_than_before
 from warmwatch_monitor.status.words.repeating import (
-    failure,
     remedy_of_failure,
     remedy_of_repeating,
     repeating,

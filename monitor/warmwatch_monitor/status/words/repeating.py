@@ -11,7 +11,7 @@ from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.figures.compile import CompileTarget
 from warmwatch_monitor.figures.units import total
 from warmwatch_monitor.model import Compilation, Figures
-from warmwatch_monitor.output.amounts import own_words, reason
+from warmwatch_monitor.output.amounts import failure, reason
 from warmwatch_monitor.output.summary import Words, begin
 from warmwatch_monitor.status.words.caching import dropped, remedy_of_dropped
 
@@ -98,12 +98,6 @@ def remedy_of_failure(name: str | None, hint: str | None, how: str | None) -> st
     if hint:
         return f"{hint.removesuffix('.')}. Or stop compiling {named}."
     return f"Stop compiling {named}, or mend what fails: the exception has the message and place."
-
-
-def failure(how: str | None, reason: str | None) -> str:
-    """``Unsupported: Data-dependent branching``; the exception's type alone if no more is known."""
-    name = (how or "").rpartition(".")[2]
-    return f"{name}: {own_words(reason, 60)}" if reason else name
 
 
 def _latest(figures: Figures) -> Compilation | None:

@@ -23,7 +23,7 @@ from warmwatch_monitor.model import (
     Underway,
 )
 from warmwatch_monitor.model.machine import WORKER
-from warmwatch_monitor.output.amounts import reason
+from warmwatch_monitor.output.amounts import failure, reason
 from warmwatch_monitor.output.summary import Clause, Words, begin
 from warmwatch_monitor.status.words.caching import dropped
 from warmwatch_monitor.status.words.conditions import (
@@ -42,7 +42,6 @@ from warmwatch_monitor.status.words.nothing import (
 from warmwatch_monitor.status.words.progress import baseline_progress, brought, seconds_left, so_far
 from warmwatch_monitor.status.words.repeating import (
     backward_of,
-    failure,
     remedy_of_failure,
     repeating_head,
     why_repeating,
