@@ -78,6 +78,7 @@ VARYING = [
         re.compile(r" so far(, of \d+ steps\b|, getting \w+(: <time> in the last \d+ steps\b)?)?"),
         " is the real speed",
     ),
+    (re.compile(r"(?<=the real speed) on average"), ""),  # on a loaded machine steps differ
     (re.compile(r"\bof \d+ steps\b"), "of <number> steps"),
     (re.compile(r": kernels \d+ of \d+"), ""),
     (re.compile(r"\b(?:\d{4}-)?\d\d-\d\d \d\d:\d\d(?::\d\d)?\b"), "<moment>"),
