@@ -31,7 +31,6 @@ def every(minutes: float, seconds: float) -> Callable[[float], bool]:
 def hang(world: World, daemon: Daemon, ranks: int = 2) -> None:
     for rank in range(ranks):
         daemon.rank(rank=rank, states=HANG, world_size=ranks)
-    assert world.alerts.keys() >= {"WarmwatchStalled", "WarmwatchStalledLong"}
 
 
 @pytest.mark.parametrize(

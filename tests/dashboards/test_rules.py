@@ -183,18 +183,14 @@ FIRE: dict[str, dict[str, tuple[float, float]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def world() -> World:
-    return everything()
-
-
 def subject(labels: dict[str, str]) -> str:
     names = ("run", "uuid", "directory_id", "daemonset", "source", "instance")
     return next(labels[name] for name in names if name in labels)
 
 
-def test_each_alert_fires_from_its_moment_on_and_no_other_does(world: World) -> None:
-    """An alert may be evaluated before or after the recording rules, which is one step."""
+def test_each_alert_fires_from_its_moment_on_with_the_reviewed_texts(tmp_path: Path) -> None:
+    """And no other does. An alert may be evaluated before or after the recording rules: a step."""
+    world = everything()
     found: dict[str, dict[str, tuple[float, float]]] = {}
     for name, labels, times in world.history():
         assert subject(labels) not in found.setdefault(name, {}), labels  # one set of labels
@@ -206,13 +202,8 @@ def test_each_alert_fires_from_its_moment_on_and_no_other_does(world: World) -> 
     for name, of in FIRE.items():
         for about, times in of.items():
             assert found[name][about] == pytest.approx(times, abs=0.26), (name, about)
-
-
-def test_the_alerts_have_the_reviewed_labels_and_texts(world: World, tmp_path: Path) -> None:
-    """As a receiver gets them: each alone must do."""
-    notified = world.notified([*FIRE], 20)
-    text = ""
-    for name, alerts in notified.items():
+    text = ""  # as a receiver gets them: each alone must do
+    for name, alerts in world.notified([*FIRE], 20).items():
         for labels, texts in sorted(alerts, key=str):
             lines = [f"{key}: {value}" for key, value in sorted(texts.items()) if value]
             text += "\n".join([f"{name} {labels}", *lines, "", ""])

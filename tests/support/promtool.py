@@ -21,6 +21,9 @@ import pytest
 from warmwatch.shared.states import CONDITIONS, ENDED, State
 
 RULES = Path(__file__).parents[2] / "dashboards" / "rules"
+ALERTS = re.findall(
+    r"^ *- alert: (\w+)", (RULES / "warmwatch.alerts.yml").read_text(), re.MULTILINE
+)
 FINAL_SECONDS = 120.0  # how long a daemon exports the zeros of an ended rank
 STEP = 15
 
@@ -51,6 +54,7 @@ class World:
             values.append(repr(float(one)) if one is not None else "stale" if stale else "_")
         known = ",".join(f"{k}={json.dumps(v)}" for k, v in labels.items() if v)
         self._series.append({"series": f"{name}{{{known}}}", "values": " ".join(values)})
+        self.__dict__.pop("_timeline", None)
 
     def daemon(self, instance: str = "a", **more: Any) -> Daemon:
         return Daemon(self, instance, **more)
@@ -63,17 +67,19 @@ class World:
         return [_samples(found.get(number, "")) for number in map(str, range(len(queries)))]
 
     @cached_property
-    def _timeline(self) -> dict[float, dict[str, list[dict[str, str]]]]:
-        """By minute: the labels of the alerts that fire, by name."""
-        instants = [at / 60 for at in range(0, self.seconds + 1, STEP)]
-        timeline = {}
-        results = self.samples(*(('ALERTS{alertstate="firing"}', at) for at in instants))
-        for at, samples in zip(instants, results, strict=True):
-            found: dict[str, list[dict[str, str]]] = {}
-            for labels, _ in samples:
-                del labels["__name__"], labels["alertstate"]
-                found.setdefault(labels.pop("alertname"), []).append(labels)
-            timeline[at] = found
+    def _timeline(self) -> dict[float, dict[str, list[tuple[dict[str, str], dict[str, str]]]]]:
+        """By minute: the labels and annotations of the alerts that fire, by name.
+
+        One run of promtool for all alerts and times: each evaluates all rules.
+        """
+        instants = range(0, self.seconds + 1, STEP)
+        cases = [{"alertname": name, "eval_time": f"{at}s"} for at in instants for name in ALERTS]
+        timeline: dict[float, Any] = {at / 60: {} for at in instants}
+        for name, time, got in _FIRING.findall(self._run(alert_rule_test=cases)):
+            firing = [(_pairs(labels), _pairs(texts)) for labels, texts in _NOTIFIED.findall(got)]
+            for labels, _ in firing:
+                del labels["alertname"]
+            timeline[_minutes(time)][name] = firing
         return timeline
 
     def history(self) -> Iterator[tuple[str, dict[str, str], list[tuple[float, float]]]]:
@@ -81,7 +87,7 @@ class World:
         known: list[tuple[str, dict[str, str], list[tuple[float, float]]]] = []
         for at, found in self._timeline.items():
             for name, firing in found.items():
-                for labels in firing:
+                for labels, _ in firing:
                     times = next((t for n, ls, t in known if (n, ls) == (name, labels)), None)
                     if times is None:
                         known.append((name, labels, [(at, at)]))
@@ -112,13 +118,8 @@ class World:
         self, alerts: Sequence[str], at: float
     ) -> dict[str, list[tuple[dict[str, str], dict[str, str]]]]:
         """The labels and annotations of the alerts of these names that fire then."""
-        when = f"{round(at * 60)}s"
-        cases = [{"alertname": alert, "eval_time": when} for alert in alerts]
-        found: dict[str, list[tuple[dict[str, str], dict[str, str]]]] = {}
-        for labels, texts in _NOTIFIED.findall(self._run(alert_rule_test=cases)):
-            known = _pairs(labels)
-            found.setdefault(known.pop("alertname"), []).append((known, _pairs(texts)))
-        return found
+        firing = self._timeline[at]
+        return {name: firing[name] for name in alerts if name in firing}
 
     def _run(self, **cases: Any) -> str:
         test = {
@@ -296,6 +297,8 @@ class _Life(NamedTuple):
 
 
 _GOT = re.compile(r'expr: ".*?# (\d+)", time: .*?\n\s+exp: nil\s*\n\s+got: (.*)')
+_FIRING = re.compile(r"alertname: (\w+), time: (\w+), ?\n(.*?)(?=\n    alertname: |\Z)", re.DOTALL)
+_TIME = re.compile(r"(\d+)([hms])")
 _NOTIFIED = re.compile(r"Labels:\{(.*)\}\n\s+Annotations:\{(.*)\}[,\s]")
 _PAIR = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*")')
 _SAMPLE = re.compile(r'(?:\w+:)*\w*(\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\}) (\S+?)(?:, |$)')
@@ -312,3 +315,9 @@ def _pairs(text: str) -> dict[str, str]:
 
 def _samples(text: str) -> list[tuple[dict[str, str], float]]:
     return [(_pairs(labels), float(value)) for labels, value in _SAMPLE.findall(text)]
+
+
+def _minutes(time: str) -> float:
+    """`1h2m15s`, as promtool prints a time."""
+    parts = {unit: int(number) for number, unit in _TIME.findall(time)}
+    return parts.get("h", 0) * 60 + parts.get("m", 0) + parts.get("s", 0) / 60

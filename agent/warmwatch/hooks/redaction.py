@@ -66,7 +66,7 @@ _TOKEN = re.compile(
     | {_BEGINS}(?:(?P<string>{_STRING})|(?P<torn>['"].*))
     | (?<![\w.+@~/\\)\]-])(?:~|[A-Za-z]:)?(?:[/\\][\w.+@-]*)*[/\\](?P<base>[\w.+@-]+)
     | (?<![\w.+@~/\\-])(?:[\w.+@-]+[/\\])+(?P<script>[\w.+@-]+\.py)\b
-    | (?P<number>\d{{{_DIGITS},}})
+    | (?P<number>(?<![\d.])\d{{{_DIGITS},}})
     """,
     re.VERBOSE | re.DOTALL,
 )

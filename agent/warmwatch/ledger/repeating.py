@@ -2,7 +2,8 @@
 
 A warm-up compiles a function once or twice more: a float becomes a tensor, a size becomes dynamic.
 One that compiles again in each of several steps in a row will go on, so that is no warm-up. One
-that reached the recompile limit within one step needs all its variants in every step.
+that reached the recompile limit within one step needs all its variants in every step. CUDA graphs
+begin again with each new size, as a recompile does, though nothing compiles.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 _MOST = 256  # functions
+_AGAIN = ("category", "again", "instance", "failure", "new_sizes")
 _Function = tuple[Any, ...]
 
 
@@ -34,7 +36,7 @@ class Repeating:
 
     def add(self, kind: str, values: Mapping[str, Any], step: int) -> int:
         """The steps in a row, ``step`` included, in which the function of ``values`` compiled
-        again or failed; 0 if this is neither.
+        again, failed or began CUDA graphs of a new size; 0 if this is none of them.
 
         ``kind`` and ``values``: of a compilation, as in the journal.
         """
@@ -42,7 +44,7 @@ class Repeating:
             return 0
         function = _function(values)
         again, row, last, number = self._known.pop(function, _Steps())
-        repeats = any(name in values for name in ("category", "again", "instance", "failure"))
+        repeats = any(name in values for name in _AGAIN)
         if repeats:
             row = row if again == step else row + 1 if again == step - 1 else 1
             again = step

@@ -85,12 +85,13 @@ MANY_MODULES = (
 _OF_TRITON = {
     "shape": (
         "Pad or bucket the size that changes (for example to the next power of two), or leave it "
-        "out of the kernel's autotune key; a size that is not a tl.constexpr recompiles nothing."
+        "out of the kernel's autotune key. One that is no tl.constexpr recompiles only where it "
+        "becomes 1 or a multiple of 16: name it in triton.jit(do_not_specialize=[...])."
     ),
     "dtype": "Cast the tensors to one dtype before they reach the kernel.",
     "python_value": (
-        "Pass what changes as an ordinary argument of the kernel, not as a tl.constexpr; or call "
-        "it with each value during the warm-up."
+        "Pass what changes as an ordinary argument of the kernel, not as a tl.constexpr; or, of a "
+        "block size, take few values (powers of two) and call it with each during the warm-up."
     ),
 }
 

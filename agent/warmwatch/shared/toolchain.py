@@ -38,6 +38,10 @@ _HELP = (
         "Triton did not find libcuda.so: name its folder in TRITON_LIBCUDA_PATH.",
     ),
     (
+        "derivative for ",
+        "An operator has no derivative, eagerly either: put it into an autograd.Function.",
+    ),
+    (
         "No space left on device",
         f"A disk is full. If the compile caches are there, free it or name others in {_CACHES}.",
     ),

@@ -113,7 +113,7 @@ def without_record() -> list[tuple[int, str]]:
     recorded: set[int] = set()
     for pid in proc.pids():
         try:
-            if _TORCH in proc.text(f"{proc.PROC}/{pid}/maps"):
+            if _has_torch(pid):
                 (recorded if proc.has_open(pid, SLOT) else loaded).add(pid)
         except OSError:
             continue
@@ -150,11 +150,21 @@ def is_starting(run: str, after: float) -> bool:
             if (
                 proc.stat(pid).started_seconds > least
                 and run_name(pid) == run
-                and _TORCH in proc.text(f"{proc.PROC}/{pid}/maps")
+                and _has_torch(pid)
                 and not any(map(_has_record, (pid, *proc.ancestors(pid))))
             ):
                 return True
     return False
+
+
+def _has_torch(pid: int) -> bool:
+    """Whether it has loaded PyTorch, and is no compile worker, which may outlive its training.
+
+    Raises OSError: it is another user's, or gone.
+    """
+    return _TORCH in proc.text(f"{proc.PROC}/{pid}/maps") and POOL not in " ".join(
+        proc.command(pid)
+    )
 
 
 def _has_record(pid: int) -> bool:

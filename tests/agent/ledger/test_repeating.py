@@ -19,6 +19,14 @@ def test_a_row_counts_steps_and_not_compilations() -> None:
     assert made.add("forward", {**LOSS, "category": "shape"}, 6) == 1  # step 5 was clean
 
 
+def test_cuda_graphs_of_a_new_size_count_and_their_recording_does_not() -> None:
+    made = Repeating()
+    assert [made.add("cudagraph", {"code": "ab12", "new_sizes": 1}, at) for at in (1, 1, 2, 3)] == [
+        *(1, 1, 2, 3),
+    ]
+    assert made.add("cudagraph", {"code": "ab12", "recorded": 1}, 4) == 0
+
+
 def test_a_failure_a_reset_and_another_module_count_and_a_refused_call_does_not() -> None:
     made = Repeating()
     for at, how in enumerate(("failure", "again", "instance"), 1):

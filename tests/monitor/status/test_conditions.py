@@ -17,7 +17,13 @@ from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.figures.compile import CompilingWorkers
 from warmwatch_monitor.figures.rank import WorkersMemory
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import Compilation, Fallback, GraphBreak, RankView
+from warmwatch_monitor.model import (
+    Compilation,
+    Fallback,
+    GraphBreak,
+    RankView,
+    Recordings,
+)
 from warmwatch_monitor.status.words.conditions import workers_compile, workers_memory
 from warmwatch_monitor.status.words.sentence import answer
 
@@ -109,6 +115,17 @@ def test_the_remedy_at_the_limit_is_for_what_filled_the_cache() -> None:
     words = b.in_words(held)
     assert (advice_for(made[0]) or "") in words
     assert (advice_for(refused) or "") not in words
+
+
+def test_cuda_graphs_that_begin_again_in_every_step_are_no_warm_up() -> None:
+    made = Compilation(id="0/0", at_ns=b.ago(1), kind="cudagraph", new_sizes=1, in_a_row=40)
+    graphs = Recordings(name="loss", file="train.py", line=5, sizes=(40, 39))
+    counts = replace(b.WARM.compile, repeated=40, repeated_step=b.WARM.steps.steps)
+    held = view(counts, compilations=(made,), journal={"recordings": (graphs,)})
+    words = b.in_words(held)
+    head = "CUDA graphs of `loss` (train.py:5) begin again in every step (40th time)"
+    assert f"{head}: each step has an input of a new size" in words
+    assert "Pad inputs to a few sizes" in words
 
 
 def test_the_sentence_says_what_a_function_at_its_limit_does() -> None:

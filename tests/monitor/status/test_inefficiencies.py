@@ -144,12 +144,17 @@ def test_a_kernel_that_spills_is_named_with_the_share_of_a_launch(tmp_path: Path
         {"t": 1, "event": "spill", "kernel": "softmax_0", "registers": 1844},
         {"t": 2, "event": "spill", "kernel": "tuned", "registers": 924, "seconds": 0.0036},
         {"t": 3, "event": "spill", "kernel": "triton_poi_fused_sin_0", "registers": 8},
+        {"t": 4, "event": "spill", "kernel": "triton_red_fused_sum_0", "registers": 800},
+        {"t": 5, "event": "spill", "kernel": "triton_tem_fused_flex_attention_0", "registers": 76},
     )
-    tuned, plain = found(tmp_path, *lines)
+    tuned, plain, of_inductor, of_template = found(tmp_path, *lines)
     words = "kernel `tuned` spills 924 registers of each thread; one launch takes 3.6 ms (10.0 %"
     assert tuned.words == f"{words} of a step)"
     assert (plain.called, plain.count, plain.seconds) == ("softmax_0", 1844, None)
     assert plain.words == "kernel `softmax_0` spills 1844 registers of each thread"
+    assert "smaller blocks" in plain.advice
+    assert "max_fusion_size" in of_inductor.advice
+    assert "kernel_options" in of_template.advice
 
 
 def test_a_kernel_that_is_compiled_again_has_its_last_count(tmp_path: Path) -> None:

@@ -154,11 +154,12 @@ def test_skipped_cuda_graphs_are_reported_with_the_reason_and_need_no_attention(
         "CUDA graphs were requested and left out 2 times: a compiled function changes its inputs "
         "in place"
     )
-    assert b.in_words(view).endswith(f"; {words}")
+    assert f"; {words}; Keep what it changes in a buffer" in b.in_words(view)
     answer = status(snapshot)
     (rank,) = answer["runs"][0]["ranks"]
     (held,) = rank["conditions"]
-    assert held == {"condition": "cudagraph_skipped", "words": words, "advice": None}
+    assert (held["condition"], held["words"]) == ("cudagraph_skipped", words)
+    assert "mark_static_address" in held["advice"]
     assert rank["compile"]["cudagraph_skips"] == 2
     assert rank["compile"]["last"][0]["cudagraph_skip"] == left_out.cudagraph_skip
     assert exit_code(answer) == 0
@@ -182,10 +183,10 @@ def test_the_latest_reason_is_reported_with_or_without_a_compilation() -> None:
 
     begins = "; CUDA graphs were requested and left out 2 times: "
     in_place = "a compiled function changes its inputs in place, at `forward` (train.py:12)"
-    assert text(compiled, ran=ran).endswith(begins + in_place)
+    assert begins + in_place in text(compiled, ran=ran)
     later = replace(compiled, at_ns=b.ago(7))
     assert text(later, ran=ran).endswith("skipping cudagraphs due to new")
-    assert text(ran=replace(ran, name=None, file=None, line=None)).endswith("in place")
+    assert "in place; Keep" in text(ran=replace(ran, name=None, file=None, line=None))
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,16 @@ Specialization = Mapping[str, Entry]
 def of_kernel(source: Any, options: Mapping[str, Any] | None) -> dict[str, Entry]:
     """What a kernel is compiled for: an ``ASTSource``'s signature and constants, and options."""
     names = tuple(source.fn.arg_names)
+    declared = {item.name for item in getattr(source.fn, "params", ()) if item.is_constexpr}
     entries: dict[str, Entry] = {}
     for name, kind in source.signature.items():
         if kind != "constexpr":
             entries[name] = _type(kind)
     for path, value in source.constants.items():
-        entries[_named(path, names)] = _value(value)
+        name, entry = _named(path, names), _value(value)
+        # else it is an integer that is 1 in this call
+        is_constant = name.partition("[")[0] in declared
+        entries[name] = entry._replace(about="python_value") if is_constant else entry
     for path in _aligned(source.attrs):
         entries[f"alignment of {_named(path, names)}"] = Entry("a multiple of 16", 16, "shape")
     for name in _OPTIONS:

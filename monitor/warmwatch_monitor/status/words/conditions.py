@@ -37,6 +37,7 @@ from warmwatch_monitor.status.words.fallbacks import fallback, remedy_of_fallbac
 from warmwatch_monitor.status.words.nothing import workers_at_work
 from warmwatch_monitor.status.words.progress import slower_than_before
 from warmwatch_monitor.status.words.repeating import (
+    REMEDY_OF_SIZES,
     remedy_of_failure,
     remedy_of_repeating,
     repeating,
@@ -46,6 +47,7 @@ from warmwatch_monitor.status.words.requested import (
     last_remedy,
     never_compiled,
     remedy_of_never_compiled,
+    remedy_of_skip,
     uncompiled_calls,
 )
 
@@ -342,7 +344,7 @@ _CONDITIONS = {
     "never_compiled": _Condition(
         lambda view: begin(*never_compiled(view.figures), ": "), remedy=remedy_of_never_compiled
     ),
-    "cudagraph_skipped": _Condition(_of(cudagraph_skipped), Kind.NOTE),
+    "cudagraph_skipped": _Condition(_of(cudagraph_skipped), Kind.NOTE, remedy_of_skip),
     "slower_than_before": _Condition(_of(slower_than_before), Kind.NOTE),
     "uncompiled_calls": _Condition(_of(uncompiled_calls)),
     "silent": _Condition(_of(silent), Kind.NOTE),
@@ -383,6 +385,17 @@ def _unfused(fallback: Fallback) -> Inefficiency:
     )
 
 
+# By the begin of a kernel's name: Inductor's templates, its other kernels, and those of users
+_OF_INDUCTOR = "Set torch._inductor.config.max_fusion_size lower, which splits the kernel."
+_UNSPILL = {
+    "triton_tem_fused_flex_attention": "Pass smaller blocks to flex_attention, such as "
+    'kernel_options={"BLOCK_M": 32, "BLOCK_N": 32}, if that is faster.',
+    "triton_tem_": "A template that was tuned: it was the fastest of its choices all the same.",
+    **dict.fromkeys(("triton_poi_", "triton_red_", "triton_per_", "triton_for_"), _OF_INDUCTOR),
+    "": "Give the kernel smaller blocks, or more num_warps.",
+}
+
+
 def _spilled(spill: Spill, step: float | None) -> Inefficiency:
     launch = ""
     if spill.seconds is not None:
@@ -394,14 +407,15 @@ def _spilled(spill: Spill, step: float | None) -> Inefficiency:
         count=spill.registers,
         seconds=spill.seconds,
         words=f"kernel `{spill.kernel}` spills {spill.registers} registers of each thread{launch}",
-        advice="A kernel of your own: smaller blocks, or more num_warps. One of Inductor's: a "
-        "lower torch._inductor.config.max_fusion_size splits it.",
+        advice=next(text for start, text in _UNSPILL.items() if spill.kernel.startswith(start)),
     )
 
 
 def _recorded(recordings: Recordings) -> Inefficiency:
     where = place(*recordings.function)
     grown = f", {size(recordings.grown_bytes)} reserved meanwhile" if recordings.grown_bytes else ""
+    # PyTorch records a graph when its size comes for the second time
+    made = counted(recordings.recorded, "recording") if recordings.recorded else "none recorded"
     return Inefficiency(
         kind="cudagraph_sizes",
         called=label(recordings),
@@ -409,7 +423,6 @@ def _recorded(recordings: Recordings) -> Inefficiency:
         seconds=recordings.seconds,
         bytes=recordings.grown_bytes,
         words=f"CUDA graphs of {where or 'a function'} for {max(recordings.sizes)} sizes: "
-        f"{counted(recordings.recorded, 'recording')} in {took(recordings.seconds)}{grown}",
-        advice="Pad inputs to a few sizes, or set "
-        "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs.",
+        f"{made} in {took(recordings.seconds)}{grown}",
+        advice=REMEDY_OF_SIZES,
     )

@@ -16,6 +16,11 @@ from warmwatch_monitor.output.summary import Words, begin
 from warmwatch_monitor.status.words.caching import dropped, remedy_of_dropped
 
 _REFUSED = "RecompileError"  # by torch._dynamo.config.error_on_recompile
+REMEDY_OF_SIZES = (
+    "Pad inputs to a few sizes, or set "
+    "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs, which runs dynamic graphs "
+    "without CUDA graphs."
+)
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -27,6 +32,8 @@ def repeating(figures: Figures) -> Words | None:
     if (compilation := _latest(figures)) is None:
         return None
     short = "recompiles in every step"
+    if compilation.new_sizes:
+        short = "CUDA graphs begin again in every step"
     if compilation.failure:
         short = f"compiling {_named(figures, compilation) or 'a function'} fails in every step"
     whole = begin(repeating_head(figures), why_repeating(figures).text, ": ")
@@ -41,6 +48,9 @@ def repeating_head(figures: Figures) -> str:
     time = f"({_ordinal(compilation.in_a_row)} time)"
     if compilation.failure:
         return f"compiling {named or 'a function'} fails in every step {time}"
+    if compilation.new_sizes:
+        whose = f" of {named}" if named else ""
+        return f"CUDA graphs{whose} begin again in every step {time}"
     return f"recompiles in every step {time}{f': {named}' if named else ''}"
 
 
@@ -52,6 +62,8 @@ def why_repeating(figures: Figures) -> Words:
         cost = _cost(figures, compilation)
         each = f"{duration(cost)} a step are failed compilations" if cost else ""
         return begin(failure(compilation.failure, compilation.failure_reason), each)
+    if compilation.new_sizes:
+        return begin("each step has an input of a new size")
     if compilation.category:
         why = reason(compilation) or compilation.category
         return begin(why + called_from(compilation.caller))
@@ -71,6 +83,8 @@ def remedy_of_compilation(
 
     ``later``: what compiled after it, of any function.
     """
+    if compilation.new_sizes:
+        return REMEDY_OF_SIZES if compilation.in_a_row >= REPEATED_STEPS else None
     # the failure at the recompile limit (fullgraph=True) needs the remedy of what recompiles
     if compilation.failure and not compilation.at_limit:
         return remedy_of_failure(compilation.name, compilation.failure_hint, compilation.failure)
@@ -110,7 +124,10 @@ def _latest(figures: Figures) -> Compilation | None:
 
 
 def _named(figures: Figures, item: Compilation) -> str:
-    """Its function; PyTorch names none of a backward, which has the id of its forward."""
+    """Its function; PyTorch names none of a backward or CUDA graph, which has its forward's id."""
+    if item.new_sizes:
+        most = max(figures.log.recordings, key=lambda each: max(each.sizes), default=None)
+        return place(*most.function) if most else ""
     if item.kind != "backward":
         return place(*item.function)
     same_id = (each for each in figures.log.compilations if each.id == item.id and each.name)

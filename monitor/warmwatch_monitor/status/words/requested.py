@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from warmwatch.shared.guard_text import attribute
 from warmwatch.shared.phrases import continued, counted, place, took
 from warmwatch_monitor.model import FEWEST_STEPS, Figures, Log, VaryingDim
@@ -19,18 +21,57 @@ OFF = {
     "config": "torch._dynamo.config.disable (or TORCH_COMPILE_DISABLE)",
 }
 _OF_NEW = {"eager_on_recompile": "run eagerly", "fail_on_recompile": "fail"}
-# PyTorch's words for leaving CUDA graphs out (torch 2.6 to 2.15); the first that is found in them.
-_PLAIN = (
-    ("mutated inputs", "a compiled function changes its inputs in place"),
-    ("cpu device", "part of the graph is on the CPU"),
-    ("multiple devices", "a graph spans several devices"),
-    ("symbolic shapes", "its shapes are dynamic"),
-    ("dynamic shape", "its shapes are dynamic"),
-    ("re-recording limit", "it was recorded again too often: inputs come at new addresses"),
-    ("memory overlap", "an input overlaps itself in memory"),
-    ("cpp wrapper", "the C++ wrapper is on"),
-    ("annotation", "an annotation in the program turns them off"),
+
+
+class _Skip(Struct, frozen=True):
+    """Why CUDA graphs are left out. ``part``: of PyTorch's words, in small letters."""
+
+    part: str
+    words: str
+    remedy: str
+
+
+# torch 2.6 to 2.15; the first that is found
+_SKIPS = (
+    _Skip(
+        "mutated inputs",
+        "a compiled function changes its inputs in place",
+        "Keep what it changes in a buffer of the module, or in one tensor that is passed to each "
+        "call and marked once with torch._dynamo.mark_static_address; or return the new value.",
+    ),
+    _Skip(
+        "cpu device",
+        "part of the graph is on the CPU",
+        "Move its tensors to the GPU before the call, and pass a number as a number.",
+    ),
+    _Skip("multiple devices", "a graph spans several devices", "Keep each graph on one device."),
+    *(
+        _Skip(
+            part,
+            "its shapes are dynamic",
+            "Pad to a few sizes with dynamic=False, or leave "
+            "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs out.",
+        )
+        for part in ("symbolic shapes", "dynamic shape")
+    ),
+    _Skip(
+        "re-recording limit",
+        "it was recorded again too often: inputs come at new addresses",
+        "Keep the memory of parameters, buffers and marked tensors: copy_() into them.",
+    ),
+    _Skip("memory overlap", "an input overlaps itself in memory", "Pass a clone() of that input."),
+    _Skip(
+        "cpp wrapper",
+        "the C++ wrapper is on",
+        "Leave torch._inductor.config.cpp_wrapper (or TORCHINDUCTOR_CPP_WRAPPER) off.",
+    ),
+    _Skip(
+        "annotation",
+        "an annotation in the program turns them off",
+        "Remove the annotation if CUDA graphs are wanted there.",
+    ),
 )
+_OF_OPERATOR = "Call that operator outside of the compiled function, or use another in its place."
 # Among the methods only after ``Module.compile()``, which compiles the call of the module alone. It
 # captures nothing of PyTorch's own code, and so nothing of a container of PyTorch.
 _IN_PLACE = "forward"
@@ -128,20 +169,28 @@ def cudagraph_skipped(figures: Figures) -> Words:
     """``CUDA graphs were requested and left out twice: ...``, the last reason that is known."""
     skips = figures.compile.cudagraph_skips
     times = "" if skips is None else f" {_times(skips)}"
-    pairs = [*_skips(figures.log)]
-    why = max(pairs)[1] if pairs else ""
-    return begin(f"CUDA graphs were requested and left out{times}", why, ": ")
+    _, reason, where = _last_skip(figures.log)
+    why = plain_skip(reason) or (own_words(reason) if reason else "")
+    title = f"CUDA graphs were requested and left out{times}"
+    return begin(title, f"{why}, at {where}" if where else why, ": ")
 
 
-def _skips(log: Log) -> Iterator[tuple[int, str]]:
-    """The step and the reason of each one that has a reason."""
-    for made in log.compilations:
-        if made.cudagraph_skip:
-            yield made.at_ns, plain_skip(made.cudagraph_skip) or own_words(made.cudagraph_skip)
-    for skip in log.skips:
-        where = place(*skip.function)
-        why = plain_skip(skip.reason) or own_words(skip.reason)
-        yield skip.at_ns, f"{why}, at {where}" if where else why
+def remedy_of_skip(figures: Figures) -> str | None:
+    """For the last reason."""
+    _, reason, _ = _last_skip(figures.log)
+    if re.search(_OPERATOR, reason):
+        return _OF_OPERATOR
+    skip = _skip_of(reason)
+    return skip.remedy if skip else None
+
+
+def _last_skip(log: Log) -> tuple[int, str, str]:
+    """When it was, PyTorch's reason, and the place if the reason has one."""
+    of_compilations = (
+        (made.at_ns, made.cudagraph_skip, "") for made in log.compilations if made.cudagraph_skip
+    )
+    of_runs = ((skip.at_ns, skip.reason, place(*skip.function) or "") for skip in log.skips)
+    return max((*of_compilations, *of_runs), default=(0, "", ""))
 
 
 def _times(number: int) -> str:
@@ -154,7 +203,12 @@ def plain_skip(reason: str | None) -> str | None:
         return None
     if operator := re.search(_OPERATOR, reason):
         return f"{operator['name']} cannot be recorded"
-    return next((text for part, text in _PLAIN if part in reason.lower()), None)
+    skip = _skip_of(reason)
+    return skip.words if skip else None
+
+
+def _skip_of(reason: str) -> _Skip | None:
+    return next((skip for skip in _SKIPS if skip.part in reason.lower()), None)
 
 
 # Automatic dynamic shapes need two values, after which recompiles often stop; a size needs one more
