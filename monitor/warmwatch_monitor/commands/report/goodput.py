@@ -120,10 +120,10 @@ def _shares(
     saving = left.take(pauses.get("checkpoint_seconds"))
     stalled = left.take(seen - rank["since"] if rank["state"] == State.STALLED.value else 0.0)
     # warm-up time without compilation: steps and other work
-    rest = left.take(
-        first["seconds"] - compiling - (pauses.get("warmup_seconds") or 0.0) if first else 0.0
-    )
-    before = left.take((_before(rank, compiled) or 0.0) - (pauses.get("before_seconds") or 0.0))
+    began = _before(rank, compiled)
+    within_warmup = pauses.get("warmup_seconds") or 0.0 if first else evaluation + saving
+    rest = left.take((_warmup_seconds(rank, began) or 0.0) - compiling - within_warmup)
+    before = left.take((began or 0.0) - (pauses.get("before_seconds") or 0.0))
     in_steps = _Left(stepping)
     gaps = in_steps.take(sum(map(_unexplained, rank["long_steps"])))
     data = in_steps.take(pauses.get("data_seconds"))
@@ -139,6 +139,14 @@ def _shares(
         SAVING: saving,
         NOTHING: left.seconds,
     }
+
+
+def _warmup_seconds(rank: Mapping[str, Any], began: float | None) -> float | None:
+    """The first warm-up; of a rank that was never warm, up to its last compile activity."""
+    if first := rank["warmup"].get("first"):
+        return float(first["seconds"])
+    ended = rank["compile"].get("last_end_at")
+    return None if ended is None or began is None else float(ended - rank["attached_at"] - began)
 
 
 def _before(rank: Mapping[str, Any], compiled: Sequence[Priced]) -> float | None:
