@@ -49,7 +49,7 @@ def test_requested_but_never_compiled_needs_attention() -> None:
 def test_of_a_module_compiled_in_place_neither_forward_nor_a_container_compiles() -> None:
     """Only ``Module.compile()`` puts ``forward`` among the methods that run uncompiled."""
     text = b.in_words(eager(IN_VAIN, journal={"methods": ("log_prob", "forward")}))
-    assert "(`log_prob`, `forward`), or it is a container of PyTorch (Sequential)" in text
+    assert "(`log_prob`, `forward`), or it is a module of PyTorch itself (Sequential" in text
     assert "call model(...) and not model.forward(...)" in text
     assert "model.log_prob = torch.compile(model.log_prob)" in text
     assert "container" not in b.in_words(eager(IN_VAIN, journal={"methods": ("log_prob",)}))

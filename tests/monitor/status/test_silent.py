@@ -9,6 +9,7 @@ import pytest
 from support import builders as b
 from support.documents import status
 from support.values import replace
+from warmwatch.shared.closed_lists import PRECOMPILED
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.commands.terminal import table
 from warmwatch_monitor.model import ProcessReading
@@ -73,6 +74,12 @@ def test_the_sentence_names_the_ranks_whose_process_is_stopped(
     text = summary(b.snapshot(*views))
     assert words in text
     assert "left" not in text
+
+
+def test_steps_that_a_cuda_graph_replays_can_be_marked() -> None:
+    replays = quiet(38, precompiled=1 << PRECOMPILED.index("cudagraph"))
+    assert "mark each with warmwatch.step()" in b.in_words(b.view(replays))
+    assert "warmwatch.step()" not in b.in_words(b.view(quiet(38)))
 
 
 def test_an_eager_run_reports_silence_too() -> None:

@@ -53,6 +53,7 @@ from warmwatch_monitor.status.words.requested import (
 
 IDLE_SECONDS = 5.0  # longer than a pause between two tasks of a process
 _WORKING = 0.05  # of a core
+_REPLAYED = "cudagraph"
 _MOST = 10  # inefficiencies of each kind
 _SPILLED = 16  # registers: as many as Inductor accepts in a configuration that it tunes
 _SIZES = 3  # of a graph's inputs: a training, its last batch and an evaluation have three
@@ -313,6 +314,13 @@ def silent(figures: Figures) -> Words:
     return begin(f"no step for {duration(age or 0.0)}", usually, "")
 
 
+def _remedy_of_silent(figures: Figures) -> str | None:
+    """Steps that a CUDA graph of the program replays are not seen."""
+    if _REPLAYED not in (figures.compile.precompiled or ()):
+        return None
+    return "If the program replays steps as a CUDA graph, mark each with warmwatch.step()."
+
+
 def exiting(view: RankView) -> Words:
     """``exiting after 400 steps: its program has ended``."""
     count = view.figures.steps.count
@@ -347,7 +355,7 @@ _CONDITIONS = {
     "cudagraph_skipped": _Condition(_of(cudagraph_skipped), Kind.NOTE, remedy_of_skip),
     "slower_than_before": _Condition(_of(slower_than_before), Kind.NOTE),
     "uncompiled_calls": _Condition(_of(uncompiled_calls)),
-    "silent": _Condition(_of(silent), Kind.NOTE),
+    "silent": _Condition(_of(silent), Kind.NOTE, _remedy_of_silent),
     "slower": _Condition(slower, Kind.NOTE),
     "memory_growing": _Condition(memory_growing, Kind.NOTE),
     "workers_memory": _Condition(workers_memory),

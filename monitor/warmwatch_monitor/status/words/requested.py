@@ -73,7 +73,7 @@ _SKIPS = (
 )
 _OF_OPERATOR = "Call that operator outside of the compiled function, or use another in its place."
 # Among the methods only after ``Module.compile()``, which compiles the call of the module alone. It
-# captures nothing of PyTorch's own code, and so nothing of a container of PyTorch.
+# captures nothing of PyTorch's own code, and so nothing of a module of PyTorch.
 _IN_PLACE = "forward"
 _OPERATOR = r"incompatible op (?P<name>[\w.:]+)"
 
@@ -130,7 +130,9 @@ def never_compiled(figures: Figures) -> tuple[str, str]:
     methods = figures.log.methods
     named = f"(`{'`, `'.join(methods)}`), or "
     method = f"a method of the compiled object is called {named}" if methods else ""
-    container = "it is a container of PyTorch (Sequential), or " if _IN_PLACE in methods else ""
+    container = ""
+    if _IN_PLACE in methods:
+        container = "it is a module of PyTorch itself (Sequential, Linear), or "
     return (
         f"torch.compile was called{times} and nothing has compiled in {steps}",
         (
@@ -148,8 +150,8 @@ def remedy_of_never_compiled(figures: Figures) -> str:
 
 def remedy_of_calls(methods: Sequence[str] = (), *, in_place: bool = False) -> str:
     called = (
-        "After model.compile(), call model(...) and not model.forward(...); a container of "
-        "PyTorch, such as Sequential, needs torch.compile(model) in its place."
+        "After model.compile(), call model(...) and not model.forward(...); a module of PyTorch "
+        "itself, such as Sequential or Linear, needs torch.compile(model) in its place."
         if in_place
         else "Call the object that torch.compile returns, as in model = torch.compile(model): only "
         "its forward is compiled."
