@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +23,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from support.screens import screen
-from warmwatch_monitor.client.answers import answer_source, past_of
+from warmwatch_monitor.commands.top.feed import Feed
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "pictures"
@@ -138,9 +137,8 @@ def answer(*words: str, environ: Mapping[str, str]) -> str:
 
 async def draw_top(address: str) -> str:
     """The picture of ``warmwatch top`` with what the daemon has seen so far."""
-    ask = answer_source(None, address=address, dir=None, prometheus=None, access={})
-    past = partial(past_of, address=address, dir=None, prometheus=None, access={})
-    async with screen(ask, (WIDTH, 30), past) as shown:
+    feed = Feed(None, 1.0, address=address)
+    async with screen(feed.answer, (WIDTH, 30), feed.past) as shown:
         for _ in range(10):
             await asyncio.sleep(1)
             await shown.look()

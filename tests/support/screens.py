@@ -61,11 +61,32 @@ class Screen:
         return "\n".join("".join(line).rstrip() for line in lines) + "\n"
 
 
+def second_of(answer: Answer, at: float | None = None) -> dict[str, Any]:
+    """What ``/history`` has of the second in which ``answer`` was made."""
+    at = answer["at"] if at is None else at
+    ranks = [
+        {
+            "run": run["run"],
+            "rank": rank["rank"],
+            "steps": [rank["steps"]],
+            "step_seconds": [rank["step_seconds"]["last_second"]],
+            "phases": [[at, rank["compile"]["phase"]]],
+        }
+        for run in answer["runs"]
+        for rank in run["ranks"]
+    ]
+    figures = ("power_watts", "utilization_ratio")
+    gpus = [
+        {"uuid": gpu["uuid"], **{name: [gpu[name]] for name in figures}} for gpu in answer["gpus"]
+    ]
+    return {"at": [at], "ranks": ranks, "gpus": gpus}
+
+
 @asynccontextmanager
 async def screen(
     ask: Callable[[], Answer],
     size: tuple[int, int],
-    past: Callable[[], Answer | None] = lambda: None,
+    past: Callable[[int], Answer | None] = lambda _: None,
     *,
     seconds: float = _NEVER,
 ) -> AsyncIterator[Screen]:

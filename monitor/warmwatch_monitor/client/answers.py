@@ -105,12 +105,14 @@ def answer_source(
     access: Mapping[str, str | None] = MappingProxyType({}),
     own: bool = False,
     on_read: Callable[[Snapshot], None] | None = None,
+    on_query: Callable[[Snapshot], None] | None = None,
     until: float | None = None,
 ) -> AnswerSource:
     """Selects the source of the answers; ``until`` as in :class:`AnswerSource`.
 
     ``access``: credentials for the daemon or Prometheus. ``own``: a name without an owner selects
-    this user's runs only. ``on_read`` receives each Snapshot that is read from the records.
+    this user's runs only. ``on_read`` receives each Snapshot that is read from the records,
+    ``on_query`` each that is made of a Prometheus server's samples.
 
     With ``dir`` the records are read here. With ``address`` that daemon answers, or there is an
     error. With neither, the default daemon answers if it runs, else the records are read.
@@ -121,7 +123,7 @@ def answer_source(
     if prometheus is not None:
         if address is not None or dir is not None:
             raise UsageError("--prometheus excludes --address and --dir: give one of them")
-        fetch_fleet = _of_fleet(prometheus, run, load_access(os.environ, access), until)
+        fetch_fleet = _of_fleet(prometheus, run, load_access(os.environ, access), until, on_query)
         return AnswerSource(fetch_fleet, lambda answer: answer)
     settings = settings_from(address=address, dir=dir, **access)
     reader = cache(lambda: _records_reader(settings, on_read))
@@ -138,14 +140,19 @@ def answer_source(
 
 
 def _of_fleet(
-    url: str, run: str | None, access: Access, until: float | None
+    url: str,
+    run: str | None,
+    access: Access,
+    until: float | None,
+    on_query: Callable[[Snapshot], None] | None,
 ) -> Callable[[float | None], tuple[Answer, Daemon | None]]:
     from warmwatch_monitor.client import fleet  # no daemon's answer needs its libraries
 
     def fetch(_: float | None) -> tuple[Answer, Daemon | None]:
         end = time.monotonic() + fleet.FLEET_SECONDS if until is None else until
         left = max(_LEAST_SECONDS, end - time.monotonic())
-        return fleet.query_fleet(url, run, access, min(fleet.FLEET_SECONDS, left)), None
+        seconds = min(fleet.FLEET_SECONDS, left)
+        return fleet.query_fleet(url, run, access, seconds, on_query), None
 
     return fetch
 
@@ -183,27 +190,6 @@ def is_starting(run: Answer) -> bool:
     from warmwatch_monitor.sources import unattached  # as above
 
     return bool(times) and unattached.is_starting(run.get("name") or run["run"], max(times))
-
-
-def past_of(
-    *,
-    address: str | None,
-    dir: str | None,
-    prometheus: str | None,
-    access: Mapping[str, str | None],
-) -> Answer | None:
-    """The history of the daemon that :func:`answer_source` would use; ``None``: none.
-
-    Raises:
-        DaemonError: the daemon has no history, or no longer answers.
-    """
-    if dir is not None or prometheus is not None:
-        return None
-    settings = settings_from(address=address, **access)
-    pair = from_daemon(settings)
-    if pair is None:
-        return None
-    return pair[1].history()
 
 
 def note_missing_directory(dir: str | None, what_now: str = "") -> None:

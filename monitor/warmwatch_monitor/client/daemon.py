@@ -32,7 +32,6 @@ CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 5.0
 _LONGEST_HEAD, _HEAD_END = 65_536, b"\r\n\r\n"
 LONGEST_ANSWER = 64 << 20  # bytes; the answer for 512 ranks has about 1 MB
-HISTORY = "/history?points=1200"
 _OTHER = "give the daemon's address with --address HOST:PORT, or --dir to read the records"
 _CREDENTIALS = "give valid ones with --token-file or --user-file, or --dir to read the records"
 
@@ -50,13 +49,13 @@ class Daemon(Struct, frozen=True):
     sockets: tuple[str, ...] | None = None
     service_user: str = DEFAULT_SERVICE_USER
 
-    def history(self) -> Answer | None:
-        """Its last hour, a sample every three seconds; ``None`` if it stores none.
+    def history(self, seconds: int, points: int) -> Answer | None:
+        """Its last ``seconds``, in at most ``points`` values each; ``None`` if it stores none.
 
         Raises as :func:`query_daemon`.
         """
         try:
-            values = _parsed(_fetch(self, HISTORY))
+            values = _parsed(_fetch(self, f"/history?seconds={seconds}&points={points}"))
         except (ValueError, RecursionError):
             return None
         is_known = isinstance(values, dict) and {"at", "ranks", "gpus"} <= values.keys()

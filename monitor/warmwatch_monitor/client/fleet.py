@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import to_builtins
 
 from warmwatch_monitor.base.access import ANYBODY, Access
@@ -22,10 +24,12 @@ def query_fleet(
     run: str | None = None,
     access: Access = ANYBODY,
     seconds: float = FLEET_SECONDS,
+    on_query: Callable[[Snapshot], None] | None = None,
 ) -> Answer:
     """The answer for every run in a Prometheus server, or for those that ``run`` selects.
 
-    ``seconds``: for all queries together, however slowly the server sends.
+    ``seconds``: for all queries together, however slowly the server sends. ``on_query`` receives
+    the Snapshot.
 
     Raises:
         UsageError: ``url`` is not HTTP, or ``access`` cannot be used. FleetError: the server does
@@ -47,4 +51,6 @@ def query_fleet(
         raise FleetError(
             f"{url} has not answered within {seconds:.2g} s; check that the Prometheus server works"
         )
+    if on_query is not None:
+        on_query(snapshot)
     return choose(to_builtins(status(snapshot)), run)

@@ -116,7 +116,7 @@ def rank_rows(
         return
     states, phases = _spread(value["states"], past["at"]), _spread(value["phases"], past["at"])
     for at, epoch in enumerate(past["at"]):
-        if states[at] is not None:  # a second in which it was seen
+        if value["steps"][at] is not None:  # a second in which it was seen
             yield (
                 epoch,
                 {

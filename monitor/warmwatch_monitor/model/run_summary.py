@@ -107,7 +107,7 @@ class Samples(Struct, frozen=True, kw_only=True):
     """Time series that a daemon recorded: columns of equal length; ``None`` is "not known".
 
     ``epochs``: of each row; ``seconds``: what a row spans, more for a long run.
-    ``columns``: as ``server/api/last_hour.py`` has them (``steps``, ``step_seconds``,
+    ``columns``: as ``last_hour/ring.py`` has them (``steps``, ``step_seconds``,
     ``compile_seconds``, ``state``, ``phase`` of a rank; ``utilization_ratio``, ``power_watts``,
     ``memory_used_bytes`` of a GPU), states and phases by name.
     """

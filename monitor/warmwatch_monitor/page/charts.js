@@ -60,15 +60,17 @@ export class Charts {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#forget());
   }
 
-  // status: the newest whole answer, null before the first
-  draw(past, place, status) {
+  // status: the newest whole answer, null before the first; newest: the newest sample
+  draw(past, place, status, newest = null) {
     this.past = past;
     this.status = status;
+    this.sample = newest;
+    this.sampled = new Map((newest?.ranks ?? []).map((rank) => [`${rank.rank} ${rank.run}`, rank]));
     this.reported = new Map((status?.runs ?? []).flatMap((run) => run.ranks.map((rank) => [`${rank.rank} ${run.run}`, rank])));
     this.place = place;
-    const newest = past.at[past.at.length - 1] ?? Date.now() / 1000;
+    const until = past.at[past.at.length - 1] ?? Date.now() / 1000;
     this.begin = place.with === null ? null : beginOf(status, place.run);
-    const { lanes, cut } = chosenLanes(this.#ranks(newest));
+    const { lanes, cut } = chosenLanes(this.#ranks(until));
     this.lanes = lanes;
     text(document.getElementById("lanes-cut"), this.begin === null ? cut : "(both runs begin at 0)");
     this.several = new Set(lanes.map((one) => one.run)).size > 1;
@@ -76,8 +78,8 @@ export class Charts {
     this.side = this.#side();
     const gpus = this.begin !== null ? [] : [...past.gpus.values()].sort((a, b) => a.index - b.index);
     this.window = place.from !== null ? [place.from, place.to]
-      : this.begin !== null ? [this.begin, Math.max(this.begin + SHORTEST, ...lanes.map((one) => endOf(one, newest)))]
-        : this.#period(newest);
+      : this.begin !== null ? [this.begin, Math.max(this.begin + SHORTEST, ...lanes.map((one) => endOf(one, until)))]
+        : this.#period(until);
     this.#lanes();
     const name = (one) => (this.several ? `${one.run} rank ${one.rank}` : `rank ${one.rank}`);
     this.#lines("steps", "key-rank", this.#steps().map(([one, column]) => [name(one), column, `${one.rank} ${one.run}`]), { show: as.length, scaled: true });
@@ -182,7 +184,7 @@ export class Charts {
     this.colours = null;
     for (const one of this.plots.values()) one.plot.destroy();
     this.plots.clear();
-    if (this.past) this.draw(this.past, this.place, this.status);
+    if (this.past) this.draw(this.past, this.place, this.status, this.sample);
   }
 
   #lanes() {
@@ -305,7 +307,7 @@ export class Charts {
       colour(item.querySelector(".dot"), "--dot", colours[index]);
       const rank = this.place.at === null ? this.reported.get(who) : null;
       const whole = ENDED.has(rank?.state); // its line ends at its last step
-      const value = !rank ? standing(column, at) : (whole ? null : this.past.ranks.get(who)?.a_step) ?? speed(rank);
+      const value = !rank ? standing(column, at) : (whole ? null : this.sampled.get(who)?.a_step_seconds) ?? speed(rank);
       text(item.querySelector("b"), value === null ? "" : `${show(value)}${whole ? " (whole run)" : ""}`);
     });
   }

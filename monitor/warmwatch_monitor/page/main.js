@@ -10,7 +10,6 @@ import { showRuns } from "./runs.js";
 import { as, text } from "./show.js";
 import { showTables } from "./tables.js";
 
-const POINTS = 900;
 const FRESH_MS = 5000; // maximum age of the tables
 const SHORTEST_MS = 1000;
 const RANGES = [300, 900, 3600];
@@ -23,6 +22,7 @@ let status = null;
 let newest = null; // the newest sample, or a whole answer in the shape of one
 let requested = 0;
 let requesting = false;
+let following = false;
 
 function draw() {
   if (document.hidden) return;
@@ -31,7 +31,7 @@ function draw() {
     showRuns(newest, past, place);
   }
   if (status) showTables(status, newest, place);
-  charts?.draw(past, place, status);
+  charts?.draw(past, place, status, newest);
   moments();
 }
 
@@ -71,7 +71,6 @@ function present(answer, kind) {
   document.querySelector("main").dataset.answered = "true";
   const first = status === null && place.from === null && place.at === null;
   status = answer;
-  past.phased(answer);
   newest = sampleOf(answer);
   requested = Date.now();
   choices(answer.runs);
@@ -116,29 +115,41 @@ async function load(chosen) {
   const range = Math.max(chosen, reaching(Math.min(...begins))); // an overlay shows the start of both runs
   document.querySelector(`#range [value="${range}"]`).checked = true;
   try {
-    await past.load(range, POINTS);
+    await past.load(range);
   } catch {
     return;
   }
   draw();
 }
 
+// what the charts lack, unless nobody sees them
+async function follow() {
+  if (document.hidden || following || !newest) return;
+  following = true;
+  try {
+    await past.follow(newest.at);
+  } catch {
+    // as above
+  } finally {
+    following = false;
+  }
+  draw();
+}
+
 function sample(one) {
   newest = one;
-  if (!past.add(one)) load(past.range);
   if (one.late_seconds !== null) {
     text(by("late"), as.moment(one.at));
     by("connection").dataset.is = "late";
   }
   text(by("seen"), as.moment(one.at));
   if (Date.now() - requested > FRESH_MS) request();
-  draw();
+  showAnswer(one, place); // title and icon also of a page in the background
+  follow();
 }
 
 function change(event, kind) {
   if (kind === "run") text(by("news"), event.summary.replaceAll("`", ""));
-  if (kind === "state") past.passed(event);
-  if (kind === "compilation") past.recompiled(event);
   soon();
 }
 
@@ -175,7 +186,7 @@ function start() {
   by("whole").addEventListener("click", () => places.go({ from: null, to: null }));
   by("close").addEventListener("click", () => places.go({ rank: null }));
   by("ended-part").addEventListener("toggle", draw);
-  document.addEventListener("visibilitychange", draw);
+  document.addEventListener("visibilitychange", follow);
   places.follow(go);
   listen({ present, sample, change, connection });
 }

@@ -1,10 +1,18 @@
-// History in columns: loaded from /history, then one value for each sample.
+// The last hour of the daemon, in columns: a copy of what `/history` has. It asks again for the
+// newest seconds, which replace those that it had: the newest of all was not over.
 
-import { STEADY } from "./headline.js";
+const POINTS = 900; // the most values of a requested column; twice as many are loaded again
+const RECENT = 10; // seconds that are asked for again: the same number on each page, which share an answer
+const OVERLAP = 3; // seconds of them that it has
+const LONGEST_MS = 10000; // of a request: a network that drops all packets must not stop the charts
+const SPANS = ["states", "phases", "pauses"];
+const RANK = ["steps", "step_seconds"];
+const GPU = ["utilization_ratio", "power_watts"];
 
 export class Past {
   constructor() {
     this.range = 300;
+    this.loading = null;
     this.clear();
   }
 
@@ -12,138 +20,80 @@ export class Past {
     this.at = [];
     this.ranks = new Map();
     this.gpus = new Map();
-    this.between = new Map(); // state of a rank since the last sample
   }
 
-  // at most `points` values of a column, each for the same number of seconds
-  async load(range, points) {
-    const reply = await fetch(`history?seconds=${range}&points=${points}`);
-    if (!reply.ok) return;
-    const answer = await reply.json();
-    this.range = range;
-    this.clear();
-    this.at = answer.at;
-    for (const one of answer.ranks) {
-      // a moment is the end of its second, in which the state or phase began
-      for (const name of SPANS) one[name] = one[name].map(([at, what], place) => [place ? at - 1 : at, what]);
-      this.ranks.set(`${one.rank} ${one.run}`, { ...one, spent: null });
-    }
-    for (const one of answer.gpus) this.gpus.set(one.uuid, one);
-  }
-
-  // false: the clock was set back, so the history must be loaded again
-  add(sample) {
-    const newest = this.at[this.at.length - 1];
-    if (sample.at < newest - 2) return false;
-    if (newest !== undefined && sample.at - newest < 0.5) return true;
-    const begin = sample.at - newest < GAP ? newest : sample.at; // a sample describes the time since the one before
-    this.at.push(sample.at);
-    const length = this.at.length;
-    for (const one of sample.ranks) this.#rank(one, begin, length);
-    this.between.clear();
-    for (const one of sample.gpus) {
-      const series = this.#series(this.gpus, one.uuid, { uuid: one.uuid, index: one.index }, GPU);
-      for (const name of GPU) pad(series[name], length - 1).push(one[name]);
-    }
-    for (const series of this.ranks.values()) {
-      for (const name of RANK) pad(series[name], length);
-      if (!sample.ranks.some((one) => one.run === series.run && one.rank === series.rank)) {
-        for (const name of SPANS) began(series[name], begin, null);
-      }
-    }
-    for (const series of this.gpus.values()) for (const name of GPU) pad(series[name], length);
-    this.#trim(sample.at - this.range);
-    return true;
-  }
-
-  // A state between two samples is that of its second if the sample is warm again, as in /history.
-  passed({ run, rank, state }) {
-    if (!STEADY.has(state)) this.between.set(`${rank} ${run}`, state);
-  }
-
-  // an event with the reason of a recompile
-  recompiled({ at, run, rank, compilation }) {
-    const known = this.ranks.get(`${rank} ${run}`)?.recompiles;
-    if (compilation.reason && known && !known.some((one) => one.id === compilation.id && one.kind === compilation.kind)) {
-      known.push({ at, ...compilation });
+  async load(range) {
+    const own = (this.loading = {});
+    try {
+      const answer = await columns(range);
+      if (this.loading !== own) return; // another range was chosen meanwhile
+      this.range = range;
+      this.clear();
+      this.join(answer);
+    } finally {
+      if (this.loading === own) this.loading = null;
     }
   }
 
-  // An answer has the seconds of each phase; the sample after a compilation of less than a second names none.
-  phased(answer) {
-    for (const { run, ranks } of answer.runs) {
-      for (const { rank, compile } of ranks) {
-        const series = this.ranks.get(`${rank} ${run}`);
-        if (!series) continue;
-        const before = series.phase_seconds ?? compile.phase_seconds;
-        const grown = Object.entries(compile.phase_seconds).map(([name, spent]) => [spent - (before[name] ?? 0), name]);
-        const [most, main] = grown.sort((a, b) => b[0] - a[0])[0] ?? [0];
-        const last = series.phases.findLastIndex(([, name]) => name !== null);
-        if (most > 0) {
-          const until = series.phases[last + 1]?.[0] ?? Infinity;
-          if (last < 0 || until <= series.answered) continue; // its sample comes later: the next answer names it
-          if (series.phases[last][1] === "other") series.phases[last][1] = main;
-        }
-        series.answered = this.at[this.at.length - 1];
-        series.phase_seconds = compile.phase_seconds;
-      }
-    }
+  // what came until a moment; everything after a gap, or if the clock was set back
+  async follow(until) {
+    if (this.loading) return;
+    const since = until - this.at[this.at.length - 1];
+    const isNear = since > -OVERLAP && since < RECENT - OVERLAP && this.at.length < 2 * POINTS;
+    if (isNear) this.join(await columns(RECENT));
+    else await this.load(this.range);
   }
 
-  #rank(one, at, length) {
-    const blank = { run: one.run, rank: one.rank, states: [], phases: [], pauses: [], recompiles: [], spent: null };
-    const series = this.#series(this.ranks, `${one.rank} ${one.run}`, blank, RANK);
-    pad(series.steps, length - 1).push(one.steps);
-    pad(series.step_seconds, length - 1).push(one.step_seconds);
-    series.a_step = one.a_step_seconds;
-    const grown = series.spent === null ? 0 : Math.max(0, one.compile_seconds - series.spent);
-    series.spent = one.compile_seconds;
-    pad(series.compile_seconds, length - 1).push(Math.min(1, grown));
-    const phase = one.phase ?? (grown > 0.01 ? "other" : null);
-    const warm = STEADY.has(one.state) && phase !== null;
-    began(series.states, at, (warm && this.between.get(`${one.rank} ${one.run}`)) || one.state);
-    began(series.phases, at, phase);
-    began(series.pauses, at, one.pause ?? null);
-  }
-
-  #series(all, key, blank, names) {
-    if (!all.has(key)) all.set(key, { ...blank, ...Object.fromEntries(names.map((name) => [name, []])) });
-    return all.get(key);
-  }
-
-  #trim(until) {
-    let passed = 0;
-    while (passed < this.at.length && this.at[passed] < until) passed += 1;
-    if (passed < 30) return; // evict in batches
-    this.at.splice(0, passed);
-    for (const series of this.ranks.values()) {
-      for (const name of RANK) series[name].splice(0, passed);
-      for (const name of SPANS) {
-        while (series[name].length > 1 && series[name][1][0] <= until) series[name].shift();
-      }
-      series.recompiles = series.recompiles.filter((one) => one.at >= until);
-    }
-    for (const series of this.gpus.values()) for (const name of GPU) series[name].splice(0, passed);
-    // a page may be open for weeks: evict ranks without data in the whole period
-    for (const [key, series] of this.ranks) if (series.states.every(([, name]) => name === null)) this.ranks.delete(key);
-    for (const [key, series] of this.gpus) {
-      if (GPU.every((name) => series[name].every((value) => value === null))) this.gpus.delete(key);
-    }
+  // these columns replace what it had of their time
+  join({ at, ranks, gpus }) {
+    if (!at.length) return;
+    const [first, oldest] = [at[0], at[at.length - 1] - this.range];
+    const until = this.at.filter((one) => one < first).length;
+    const from = this.at.filter((one) => one < Math.min(first, oldest)).length;
+    const column = (had, now) => [...(had ?? new Array(until).fill(null)).slice(from, until), ...(now ?? new Array(at.length).fill(null))];
+    const all = (names, had, now, join) => Object.fromEntries(names.map((name) => [name, join(had?.[name], now?.[name])]));
+    const isFirst = !this.at.length;
+    this.at = column(this.at, at);
+    this.ranks = united(this.ranks, ranks, ({ run, rank }) => `${rank} ${run}`, (had, now) => ({
+      ...all(RANK, had, now, column),
+      ...all(SPANS, had, now, (list = [], later = [[first, null]]) => spans(list, later, isFirst, first, oldest)),
+      recompiles: both(had?.recompiles ?? [], now?.recompiles ?? []).filter((one) => one.at >= oldest),
+    }));
+    this.gpus = united(this.gpus, gpus, ({ uuid }) => uuid, (had, now) => all(GPU, had, now, column));
+    // a page may be open for weeks: evict what has no data in the whole range
+    for (const [key, { states }] of this.ranks) if (states.every(([, name]) => name === null)) this.ranks.delete(key);
+    for (const [key, one] of this.gpus) if (GPU.every((name) => one[name].every((value) => value === null))) this.gpus.delete(key);
   }
 }
 
-const GAP = 2.5; // seconds: a longer time without a sample was not measured
-const SPANS = ["states", "phases", "pauses"];
-const RANK = ["steps", "step_seconds", "compile_seconds"];
-const GPU = ["utilization_ratio", "power_watts", "memory_used_bytes"];
-
-function pad(column, length) {
-  while (column.length < length) column.push(null);
-  return column;
+async function columns(seconds) {
+  const reply = await fetch(`history?seconds=${seconds}&points=${POINTS}`, { signal: AbortSignal.timeout(LONGEST_MS) });
+  if (!reply.ok) throw new Error(`/history answers with ${reply.status}`);
+  return reply.json();
 }
 
-function began(list, at, name) {
-  if (!list.length || list[list.length - 1][1] !== name) list.push([at, name]);
+// the entries of a map and of a list, each joined with the one of the same key
+function united(had, list, keyOf, join) {
+  const now = new Map(list.map((one) => [keyOf(one), one]));
+  return new Map([...new Set([...had.keys(), ...now.keys()])].map((key) => [
+    key, { ...had.get(key), ...now.get(key), ...join(had.get(key), now.get(key)) },
+  ]));
+}
+
+// Starts of states, phases or pauses. A moment is the end of its second, in which the state began.
+function spans(had, now, isFirst, first, oldest) {
+  const list = had.filter(([at]) => at < first - 1);
+  for (const [at, name] of now) {
+    if (!list.length || list[list.length - 1][1] !== name) list.push([isFirst && !list.length ? at : at - 1, name]);
+  }
+  const begin = list.findLastIndex(([at]) => at <= oldest);
+  return list.slice(Math.max(0, begin));
+}
+
+// recompiles, each once: an answer has only those of its seconds
+function both(had, now) {
+  const same = (one, other) => one.id === other.id && one.kind === other.kind && Math.abs(one.at - other.at) < 1;
+  return [...had.filter((one) => !now.some((other) => same(one, other))), ...now];
 }
 
 // start of a run in a /status answer: when its first rank attached

@@ -34,13 +34,13 @@ from warmwatch_monitor.base.settings import (
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.history.keeper import Keeper
 from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.last_hour.columns import columns
+from warmwatch_monitor.last_hour.ring import SECONDS, LastHour
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, say
 from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.server.api.event_log import Recent
-from warmwatch_monitor.server.api.last_hour import SECONDS, History
-from warmwatch_monitor.server.api.last_hour_columns import columns
 from warmwatch_monitor.server.http_server import HttpServer
 from warmwatch_monitor.server.listening import listen, local_listener, resolved
 from warmwatch_monitor.server.logs import DaemonLog
@@ -156,7 +156,7 @@ def serve(
         threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
     with listen(settings.address) as listener, local_listener(settings) as local:
         bound = server.checked(listener.getsockname())
-        history = History()
+        history = LastHour()
         keeper = make_keeper(settings.history, history)
         recalled = earlier_runs_source(settings.history, late=True)
         kept = () if keeper is None else (keeper.source,)
@@ -256,7 +256,7 @@ def _serve(
     sender: Sender | None,
     server: HttpServer,
     listeners: Sequence[socket.socket],
-    history: History,
+    history: LastHour,
     keeper: Keeper | None,
     log: DaemonLog | None,
 ) -> None:
@@ -312,7 +312,7 @@ def _reload(server: HttpServer, manager: ServiceManager, log: DaemonLog | None) 
 _PATIENCE_SECONDS = 2.0
 
 
-def make_keeper(settings: HistorySettings, history: History) -> Keeper | None:
+def make_keeper(settings: HistorySettings, history: LastHour) -> Keeper | None:
     """The keeper of the daemon's history; ``None`` if the history is off."""
     if settings.directory is None:
         return None

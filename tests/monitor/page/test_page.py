@@ -33,6 +33,24 @@ pytestmark = pytest.mark.slow
 LIVE = "document.getElementById('connection').dataset.is === 'live'"
 
 
+# the page's copy of the last hour, built from one sample a second
+SAMPLED = """
+  const { Past: Columns } = await import("/page/past.js");
+  class Past extends Columns {
+    add({ at, ranks, gpus }) {
+      const list = (names, one) => Object.fromEntries(names.map((name) => [name, [one[name]]]));
+      const spans = ({ state, phase = null, pause = null }) => (
+        { states: [[at, state]], phases: [[at, phase]], pauses: [[at, pause]], recompiles: [] });
+      this.join({ at: [at],
+        ranks: ranks.map(({ run, rank, ...one }) => (
+          { run, rank, ...list(["steps", "step_seconds"], one), ...spans(one) })),
+        gpus: gpus.map(({ uuid, index, ...one }) => (
+          { uuid, index, ...list(["utilization_ratio", "power_watts"], one) })) });
+    }
+  }
+"""
+
+
 def shows(words: str, of: str = "headline") -> str:
     return f"document.getElementById('{of}').textContent.includes({words!r})"
 
@@ -226,16 +244,43 @@ def test_a_link_with_an_invalid_moment_shows_the_page(browser: Browser, tmp_path
                 assert page.errors == [], at
 
 
-def test_a_clock_set_back_reloads_the_history(browser: Browser, tmp_path: Path) -> None:
-    with training(tmp_path), daemon(tmp_path) as url, visit(browser, url) as page:
-        page.until(LIVE)
-        added = page.page.evaluate("""async () => {
-            const { Past } = await import('./page/past.js');
-            const past = new Past();
-            const add = (at) => past.add({ at, ranks: [], gpus: [] });
-            return [add(5000), add(5001), add(5000.8), add(1400)];
-        }""")
-    assert added == [True, True, True, False]
+FOLLOWS = (
+    "async () => {"
+    + SAMPLED
+    + """
+  const asked = [];
+  let now = 0;
+  globalThis.fetch = async (url) => {
+    const seconds = Number(new URLSearchParams(url.split("?")[1]).get("seconds"));
+    asked.push(seconds);
+    const at = Array.from({ length: seconds }, (_, place) => now - seconds + 1 + place);
+    return { ok: true, json: async () => ({ at, ranks: [], gpus: [] }) };
+  };
+  const past = new Past();
+  for (const next of [5000, 5001, 5000.8, 5007, 5015, 1400, 1401]) {
+    now = next;
+    await past.follow(next);
+  }
+  const followed = asked.splice(0);
+  past.at = Array.from({ length: 1800 }, (_, place) => 501.5 + place / 2);
+  await past.follow(1402);
+  const both = past.load(900);
+  await past.follow(1403); // what is loaded has it
+  await both;
+  return [followed, asked, past.range, past.at.length];
+}"""
+)
+
+
+def test_the_page_asks_for_the_last_seconds_and_for_everything_after_a_gap(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        followed, asked, chosen, count = page.page.evaluate(FOLLOWS)
+    gap = set_back = 300
+    assert followed == [300, 10, 10, 10, gap, set_back, 10]
+    assert asked == [300, 900], "too many values, and a chosen range"
+    assert (chosen, count) == (900, 900)
 
 
 RECOMPILE = {
@@ -569,8 +614,10 @@ def test_two_runs_can_be_compared_from_their_begins(browser: Browser, tmp_path: 
     assert recompiles == [{"at": 150}]
 
 
-SELECTED = """async () => {
-  const { Past } = await import("/page/past.js");
+SELECTED = (
+    "async () => {"
+    + SAMPLED
+    + """
   const { Charts } = await import("/page/charts.js");
   const past = new Past();
   const charts = new Charts(document.getElementById("charts"), () => {});
@@ -581,6 +628,7 @@ SELECTED = """async () => {
   plot.setSelect({ left: 10, width: 50, top: 0, height: 20 });
   return plot.select.width;
 }"""
+)
 
 
 def test_a_drag_over_another_chart_leaves_no_selection(browser: Browser, tmp_path: Path) -> None:
@@ -589,8 +637,10 @@ def test_a_drag_over_another_chart_leaves_no_selection(browser: Browser, tmp_pat
         assert page.page.evaluate(SELECTED) == 0
 
 
-COLOURS = """async () => {
-  const { Past } = await import("/page/past.js");
+COLOURS = (
+    "async () => {"
+    + SAMPLED
+    + """
   const { Charts } = await import("/page/charts.js");
   const past = new Past();
   const charts = new Charts(document.getElementById("charts"), () => {});
@@ -607,10 +657,13 @@ COLOURS = """async () => {
   const together = Object.fromEntries(shown(2, "a", "m", "z"));
   return [alone.rank, together];
 }"""
+)
 
 
-COLOURS_OF_LOADS = """async () => {
-  const { Past } = await import("/page/past.js");
+COLOURS_OF_LOADS = (
+    "async () => {"
+    + SAMPLED
+    + """
   const { Charts } = await import("/page/charts.js");
   const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
   const colour = (key) => key.querySelector(".dot").style.getPropertyValue("--dot");
@@ -629,6 +682,7 @@ COLOURS_OF_LOADS = """async () => {
   const runs = ["a", "b", "i", "q", "y"]; // the hashes of all but b are the same
   return [loaded(runs), loaded([...runs].reverse()), ...runs.map((run) => loaded(runs, run)[0][1])];
 }"""
+)
 
 
 def test_runs_have_distinct_colours_that_are_the_same_in_each_load(
@@ -643,8 +697,10 @@ def test_runs_have_distinct_colours_that_are_the_same_in_each_load(
     assert len(set(chosen)) == 5
 
 
-MIG_COLOURS = """async () => {
-  const { Past } = await import("/page/past.js");
+MIG_COLOURS = (
+    "async () => {"
+    + SAMPLED
+    + """
   const { Charts } = await import("/page/charts.js");
   const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
   const past = new Past();
@@ -654,6 +710,7 @@ MIG_COLOURS = """async () => {
   const dots = [...document.querySelectorAll("[data-chart=power] .keys .dot")];
   return dots.map((dot) => dot.style.getPropertyValue("--dot"));
 }"""
+)
 
 
 def test_the_mig_devices_of_a_board_have_distinct_colours(browser: Browser, tmp_path: Path) -> None:
@@ -671,8 +728,10 @@ def test_a_line_retains_its_colour_when_other_runs_appear(browser: Browser, tmp_
     assert len(set(together.values())) == 3
 
 
-QUICK = """async () => {
-  const { Past } = await import("/page/past.js");
+QUICK = (
+    "async () => {"
+    + SAMPLED
+    + """
   const { showRuns } = await import("/page/runs.js");
   const { showAnswer } = await import("/page/headline.js");
   const { Charts } = await import("/page/charts.js");
@@ -686,7 +745,10 @@ QUICK = """async () => {
   const charts = new Charts(document.getElementById("charts"), () => {});
   const sample = (at) => ({ at, summary: "", details: [], runs, gpus: [], late_seconds: null,
     ranks: ranks.map((rank) => ({ ...rank, steps: at, step_seconds: 0.1 })) });
-  for (let at = 1; at <= 300; at += 1) past.add(sample(at));
+  const at = Array.from({ length: 300 }, (_, place) => place + 1);
+  const column = { steps: at, step_seconds: at.map(() => 0.1), phases: [[1, null]],
+    states: [[1, "warm"]], pauses: [[1, null]], recompiles: [] };
+  past.join({ at, gpus: [], ranks: ranks.map(({ run, rank }) => ({ run, rank, ...column })) });
   const show = () => {
     showAnswer(sample(300), place);
     showRuns(sample(300), past, place);
@@ -702,6 +764,7 @@ QUICK = """async () => {
   }
   return [Math.min(...took), document.querySelectorAll("#runs li").length];
 }"""
+)
 
 
 @pytest.mark.long
@@ -716,8 +779,10 @@ def test_forty_runs_of_64_ranks_are_drawn_within_a_fraction_of_a_second(
     assert took_ms < 500, took_ms
 
 
-WEEKS = """async () => {
-  const { Past } = await import("/page/past.js");
+WEEKS = (
+    "async () => {"
+    + SAMPLED
+    + """
   const past = new Past();
   const gpu = { uuid: "gpu", index: 0, utilization_ratio: 1, power_watts: 1, memory_used_bytes: 1 };
   const step = { steps: 1, step_seconds: 1, compile_seconds: 0 };
@@ -728,6 +793,7 @@ WEEKS = """async () => {
   }
   return [[...past.ranks.values()].map((one) => one.run), past.gpus.size];
 }"""
+)
 
 
 def test_the_history_retains_only_the_ranks_and_gpus_of_its_range(
@@ -838,57 +904,51 @@ def test_a_recompile_does_not_hide_the_letter_of_an_evaluation(
     assert bar == pytest.approx(name), "the name of a lane is in the middle of its bar"
 
 
-SPANS = """async () => {
+JOINED = """async () => {
   const { Past } = await import("/page/past.js");
   const past = new Past();
-  const rank = { run: "m", rank: 0, phase: null, pause: null, steps: 1, step_seconds: 1 };
-  const add = (at, state, compile_seconds, phase = null) => (
-    past.add({ at, gpus: [], ranks: [{ ...rank, state, compile_seconds, phase }] }));
-  const answer = (dynamo, inductor) => past.phased({ runs: [{ run: "m", ranks: [
-    { rank: 0, compile: { phase_seconds: { dynamo, inductor } } }] }] });
-  add(1, "warm", 5); answer(1, 4);
-  add(2, "warm", 5);
-  add(3, "warm", 5.1); answer(1.01, 4.09); // between two samples
-  add(4, "warm", 5.1);
-  add(9, "warm", 5.1);
-  add(10, "finished", 5.1);
-  const { phases, states } = past.ranks.get("0 m");
-  const loaded = { run: "m", rank: 0, states: [[1, "warm"]], pauses: [],
-    phases: [[1, null], [3, "dynamo"], [4, null]] };
-  globalThis.fetch = async () => ({ ok: true, json: () => (
-    { at: [1, 2, 3, 4], gpus: [], ranks: [loaded] }) });
-  await past.load(300, 900);
-  const loadedPhases = past.ranks.get("0 m").phases;
-  past.clear();
-  add(1, "warm", 5);
-  past.passed({ run: "m", rank: 0, state: "recompiling" });
-  past.passed({ run: "m", rank: 0, state: "warm" });
-  add(2, "warm", 5.1);
-  add(3, "warm", 5.1);
-  const passed = past.ranks.get("0 m").states;
-  past.clear();
-  add(1, "compiling", 5, "other");
-  add(2, "warm", 5); answer(1, 4);
-  add(3, "warm", 5); answer(1.01, 4.09); // before its sample
-  add(4, "warm", 5.1); answer(1.01, 4.09);
-  return [phases, states, loadedPhases, passed, past.ranks.get("0 m").phases];
+  const recompile = (id, at) => ({ id, kind: "forward", at });
+  const join = (at, steps, more) => past.join({ at, gpus: [], ranks: steps === null ? [] : [{
+    run: "m", rank: 0, steps, step_seconds: steps, pauses: [[at[0], null]], recompiles: [],
+    ...more }] });
+  const shown = () => {
+    const { steps, states, phases, recompiles } = past.ranks.get("0 m");
+    return { at: past.at, steps, states, phases, recompiles: recompiles.map((one) => one.at) };
+  };
+  join([1, 2, 3, 4.2], [1, 2, 3, 4], { states: [[1, "warm"], [4.2, "recompiling"]],
+    phases: [[1, null], [3, "dynamo"], [4.2, "inductor"]],
+    recompiles: [recompile("0/1", 1.9), recompile("0/2", 2.9)] });
+  const loaded = shown();
+  join([3, 4.9, 5.9], [3, 5, 6], { states: [[3, "warm"], [4.9, "recompiling"], [5.9, "warm"]],
+    phases: [[3, "dynamo"], [4.9, "inductor"], [5.9, null]],
+    recompiles: [recompile("0/2", 2.901), recompile("0/3", 5.5)] });
+  const followed = shown();
+  join([5.9, 6.9], null);
+  const gone = shown();
+  join([305.5], null);
+  return [loaded, followed, gone, past.ranks.size, past.at];
 }"""
 
 
-def test_a_short_recompile_is_in_the_second_before_its_sample_also_after_a_reload(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_newer_columns_replace_those_of_their_time(browser: Browser, tmp_path: Path) -> None:
+    """The newest second was not over; and a moment is the end of the second that it lists."""
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        phases, states, loaded, passed, later = page.page.evaluate(SPANS)
-    assert phases == [[1, None], [2, "inductor"], [3, None]]
-    assert states == [[1, "warm"], [9, "finished"]]
-    assert loaded == [[1, None], [2, "dynamo"], [3, None]]
-    assert passed == [[1, "warm"], [1, "recompiling"], [2, "warm"]]
-    assert later == [[1, "other"], [1, None], [3, "inductor"]], "the earlier one stays"
+        loaded, followed, gone, count, rest = page.page.evaluate(JOINED)
+    assert loaded["states"] == [[1, "warm"], [pytest.approx(3.2), "recompiling"]]
+    assert loaded["phases"][:2] == [[1, None], [2, "dynamo"]]
+    assert (followed["at"], followed["steps"]) == ([1, 2, 3, 4.9, 5.9], [1, 2, 3, 5, 6])
+    states = [[1, "warm"], [pytest.approx(3.9), "recompiling"], [pytest.approx(4.9), "warm"]]
+    assert followed["states"] == states
+    assert [name for _, name in followed["phases"]] == [None, "dynamo", "inductor", None]
+    assert followed["recompiles"] == [1.9, 2.901, 5.5], "each once"
+    assert (gone["steps"], gone["states"][-1][1]) == ([1, 2, 3, 5, None, None], None)
+    assert (count, rest) == (0, [5.9, 6.9, 305.5])
 
 
-PERIODS = """async () => {
-  const { Past } = await import("/page/past.js");
+PERIODS = (
+    "async () => {"
+    + SAMPLED
+    + """
   const { Charts } = await import("/page/charts.js");
   const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
   const past = new Past();
@@ -921,6 +981,7 @@ PERIODS = """async () => {
     shortest([1, "warm"], [100, "failed"]), // its end leaves the range
   ];
 }"""
+)
 
 
 def test_the_time_axis_begins_with_the_first_start_and_ends_with_the_last_end(
@@ -1031,8 +1092,10 @@ def test_the_key_of_a_line_shows_its_last_value_during_a_long_step(
         assert page.page.evaluate(STANDS) == [None, 21, 21, 21, None, None]
 
 
-KEY_OF_A_RANK = """async () => {
-  const { Past } = await import("/page/past.js");
+KEY_OF_A_RANK = (
+    "async () => {"
+    + SAMPLED
+    + """
   const { Charts } = await import("/page/charts.js");
   const past = new Past();
   const charts = new Charts(document.getElementById("charts"), () => {});
@@ -1043,11 +1106,12 @@ KEY_OF_A_RANK = """async () => {
     const sample = { run: "m", rank: 0, state, phase: null, compile_seconds: 0,
       step_seconds: 7, a_step_seconds: 6, steps: at };
     past.add({ at, gpus: [], ranks: [sample] });
-    charts.draw(past, place, { runs: [{ run: "m", ranks: [rank] }] });
+    charts.draw(past, place, { runs: [{ run: "m", ranks: [rank] }] }, { ranks: [sample] });
     return document.querySelector("[data-chart=steps] .keys b").textContent;
   };
   return [key(1, "warm"), key(2, "finished")];
 }"""
+)
 
 
 def test_the_key_of_a_line_shows_the_same_speed_as_the_headline_and_the_table(
@@ -1126,8 +1190,10 @@ def test_the_page_of_a_command_that_has_not_begun_waits_for_it(
         assert page.page.evaluate(WAITING) == [waiting, waiting, "m: finished", "n: warm"]
 
 
-NO_STEPS = """async () => {
-  const { Past } = await import("/page/past.js");
+NO_STEPS = (
+    "async () => {"
+    + SAMPLED
+    + """
   const { Charts } = await import("/page/charts.js");
   const past = new Past();
   const charts = new Charts(document.getElementById("charts"), () => {});
@@ -1139,7 +1205,7 @@ NO_STEPS = """async () => {
     charts.draw(past, place, null);
     return !document.getElementById("no-steps").hidden;
   };
-  const began = [shown(1, "inductor", null), shown(20, null, 0.1), shown(30, null, 0.1)];
+  const began = [shown(1, "inductor", null), shown(20, null, 19.5), shown(30, null, 0.1)];
   for (const one of past.ranks.values()) {
     one.states = [[1, "finished"]];
     one.step_seconds = one.step_seconds.map(() => null);
@@ -1147,6 +1213,7 @@ NO_STEPS = """async () => {
   charts.draw(past, { ...place, run: "m" }, null);
   return [...began, !document.getElementById("no-steps").hidden];
 }"""
+)
 
 
 def test_a_run_that_compiles_its_first_step_has_a_line_instead_of_the_plot(
@@ -1174,8 +1241,10 @@ def test_a_chosen_run_that_has_ended_has_a_window_with_its_start(
         page.until(shows(", the last ", "sparks-time"))
 
 
-CHART_WORDS = """async () => {
-  const { Past } = await import("/page/past.js");
+CHART_WORDS = (
+    "async () => {"
+    + SAMPLED
+    + """
   const { Charts } = await import("/page/charts.js");
   const { showRuns } = await import("/page/runs.js");
   const past = new Past();
@@ -1208,6 +1277,7 @@ CHART_WORDS = """async () => {
   const sparks = [...document.querySelectorAll("#runs svg title")].map((one) => one.textContent);
   return { none, all, clock, since, length: labels(1, 0, 0.25), sparks };
 }"""
+)
 
 
 def test_axes_marks_and_sparklines_are_described(browser: Browser, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import ClassVar
 
 from rich.console import RenderableType
@@ -19,7 +20,7 @@ from warmwatch.shared.phrases import duration
 from warmwatch_monitor.commands.terminal.table import wrapped
 from warmwatch_monitor.commands.top.chart import Window, spark
 from warmwatch_monitor.commands.top.detail import PANES, Shown, detail
-from warmwatch_monitor.commands.top.history import Frame, History
+from warmwatch_monitor.commands.top.history import History
 from warmwatch_monitor.commands.top.listing import ORDERS, Entry, Key, Listing, at, listing
 from warmwatch_monitor.commands.top.polling import Answer, Polling
 from warmwatch_monitor.commands.top.table import fill, room
@@ -71,7 +72,7 @@ class Top(App[str]):
 
     Args:
         ask: returns the answer, with printable texts only; raises WarmwatchError.
-        past: returns a daemon's history, once; ``None`` if there is none.
+        past: returns the columns of so many last seconds; ``None`` if there are none.
         seconds: poll interval.
     """
 
@@ -97,7 +98,7 @@ class Top(App[str]):
         self,
         ask: Callable[[], Answer],
         seconds: float,
-        past: Callable[[], Answer | None] = lambda: None,
+        past: Callable[[int], Answer | None] = lambda _: None,
     ) -> None:
         super().__init__(ansi_color=True)  # without it, NO_COLOR would be black on black
         self.theme = "ansi-dark"  # the terminal's own colours, and few bytes for each
@@ -129,7 +130,7 @@ class Top(App[str]):
         self.query_one(Input).display = False
         self.query_one(DataTable).focus()
         self.set_interval(self._seconds, self.polling.poll)
-        self.polling.begin()
+        self.polling.poll()
 
     def panic(self, *renderables: RenderableType) -> None:
         """End with an error; Textual's thread that reads keys calls it with its traceback."""
@@ -147,17 +148,18 @@ class Top(App[str]):
         """Request an answer, unless a request is in progress."""
         self.polling.poll()
 
-    def take(self, answer: Answer | None, trouble: str) -> None:
+    def missing(self, answer: Answer) -> int:
+        """The number of seconds before ``answer`` that the plots lack."""
+        return self._history.missing(_made_at(answer))
+
+    def take(self, answer: Answer | None, past: Answer | None, trouble: str) -> None:
         """Draw the answer or the error."""
         self._trouble = trouble
         if answer is not None:
             self._answer = answer
             self._history.add(answer, _made_at(answer))
-        self.draw()
-
-    def take_past(self, past: list[Frame]) -> None:
-        """Start the plots with the history."""
-        self._history.precede(past)
+        with suppress(LookupError, TypeError, ValueError):  # of another release
+            self._history.join(past or {"at": ()})
         self.draw()
 
     # drawing
@@ -210,7 +212,7 @@ class Top(App[str]):
         for entry in self._listing.entries:
             whose = entry.run["run"], entry.ranks[0]["rank"]
             points = self._history.steps(whose, since)
-            lines.append(spark(points, self._history.compiling(whose, since), window, columns))
+            lines.append(spark(points, self._history.compiling(whose), window, columns))
         return lines
 
     def _chosen(self) -> Entry | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from functools import partial
+from typing import Any
 
 import click
 
 from warmwatch_monitor.base.errors import UnknownRunError, UsageError, WarmwatchError
-from warmwatch_monitor.client.answers import answer_source, past_of
+from warmwatch_monitor.client.answers import answer_source
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import is_redrawn, plain, say
@@ -49,16 +49,19 @@ def top(
 ) -> None:
     if not as_json and not (is_redrawn() and sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("top needs a terminal; `warmwatch status` prints the answer once")
-    ask = answer_source(run, address=address, dir=dir, prometheus=prometheus, access=access)
+    source: dict[str, Any] = {"address": address, "dir": dir, "prometheus": prometheus}
+    source["access"] = access
     if as_json:
-        say(json.dumps(ask(), indent=2))
+        say(json.dumps(answer_source(run, **source)(), indent=2))
         return
-    with contextlib.suppress(UnknownRunError):  # the run may still begin
-        ask()
-    from warmwatch_monitor.commands.top.app import Top  # Textual, which --json does without
+    # Textual and the last hour, which --json does without
+    from warmwatch_monitor.commands.top.app import Top
+    from warmwatch_monitor.commands.top.feed import Feed
 
-    past = partial(past_of, address=address, dir=dir, prometheus=prometheus, access=access)
-    app = Top(lambda: plain(ask()), seconds, lambda: plain(past()))
+    feed = Feed(run, seconds, **source)
+    with contextlib.suppress(UnknownRunError):  # the run may still begin
+        feed.answer()
+    app = Top(lambda: plain(feed.answer()), seconds, lambda missing: plain(feed.past(missing)))
     if problem := app.run():
         raise WarmwatchError(problem)
     if app.return_code != 0:  # Textual has printed the traceback

@@ -1,45 +1,28 @@
-"""What the plots of ``top`` show: samples since it started, and the daemon's history. Bounded."""
+"""What the plots of ``top`` show: columns of the last hour, and the time left of a count."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
+
+from warmwatch_monitor.last_hour.ring import SECONDS
 
 Answer = Mapping[str, Any]
 Whose = tuple[str, int]  # run and rank
 Point = tuple[float, float]  # when, in seconds since the epoch, and the value
 Span = tuple[float, float]  # begin and end
+Columns = Mapping[str, Sequence[Any]]
+K = TypeVar("K")
 
-_MOST_FRAMES = 3600
-_MOST_CELLS = 120_000  # one per rank and GPU of each frame, about 200 bytes each
+_MOST = 1800  # values of a column
+_EACH = 10  # seconds: requests for the same number of them share the daemon's answer
+_OVERLAP = 3.0  # seconds that are requested again: the newest one was not over
+_RANK, _GPU = ("steps", "step_seconds"), ("power_watts", "utilization_ratio")
 _LEAST_DONE, _LEAST_SECONDS = 3, 2.0  # before that a rate is a guess
-
-
-class RankThen(NamedTuple):
-    """A rank at one moment: its step count, its mean step of the last second and compile time."""
-
-    steps: int
-    step: float | None
-    compiled: float
-    compiling: bool
-
-    def compiles_since(self, before: RankThen | None) -> bool:
-        """Whether it compiles now, or has compiled since ``before``."""
-        return self.compiling or (before is not None and self.compiled > before.compiled)
-
-    def is_another_run(self, before: RankThen | None) -> bool:
-        """Whether a new run of the same name replaced that of ``before``."""
-        return before is not None and self.steps < before.steps
-
-
-class Frame(NamedTuple):
-    """One moment. A GPU has its power in watts and its utilization."""
-
-    at: float
-    ranks: dict[Whose, RankThen]
-    gpus: dict[str, tuple[float | None, float | None]]
 
 
 class _Counted(NamedTuple):
@@ -51,92 +34,105 @@ class _Counted(NamedTuple):
 
 
 class History:
-    """Measurements of ranks and GPUs from the answers added to it, in the order of time."""
+    """The columns of ``/history``, as far as they were requested, and the counts of answers."""
 
     def __init__(self) -> None:
-        self._frames: deque[Frame] = deque(maxlen=_MOST_FRAMES)
-        self._cells = 0
+        self._at: list[float] = []
+        self._ranks: Mapping[Whose, Columns] = {}
+        self._gpus: Mapping[str, Columns] = {}
         self._counted: dict[Whose, _Counted] = {}
+        self._answered = -math.inf
 
     def add(self, answer: Answer, at: float) -> None:
-        """Add ``answer``, made at ``at``; ignored if it is not newer than the last one."""
-        if self._frames and at <= self._frames[-1].at:
+        """Add the counts of ``answer``, made at ``at``; ignored if it is not newer."""
+        if at > self._answered:
+            self._answered = at
+            self._counted = dict(_counted(answer, at, self._counted))
+
+    def missing(self, now: float) -> int:
+        """How many seconds before ``now`` to request; all if it has too many values by now."""
+        since = self._at[-1] if 0 < len(self._at) < _MOST else -math.inf
+        seconds = now - since + _OVERLAP
+        return math.ceil(seconds / _EACH) * _EACH if 0 < seconds < SECONDS else SECONDS
+
+    def join(self, past: Answer) -> None:
+        """Let the columns ``past`` replace what it has of their time."""
+        at = past["at"]
+        if not at:
             return
-        if len(self._frames) == _MOST_FRAMES:
-            self._forget()
-        frame = Frame(at, _ranks(answer), _gpus(answer))
-        self._frames.append(frame)
-        self._cells += _cells(frame)
-        while self._cells > _MOST_CELLS and len(self._frames) > 1:
-            self._forget()
-        self._counted = dict(_counted(answer, at, self._counted))
-
-    def precede(self, past: Iterable[Frame]) -> None:
-        """Insert ``past`` before the added frames, as far as the limit allows."""
-        own = list(self._frames)
-        before = [frame for frame in past if not own or frame.at < own[0].at]
-        self._frames = deque([*before, *own], maxlen=_MOST_FRAMES)
-        self._cells = sum(map(_cells, self._frames))
-        while self._cells > _MOST_CELLS and len(self._frames) > 1:
-            self._forget()
-
-    def _forget(self) -> None:
-        self._cells -= _cells(self._frames.popleft())
+        until = bisect_left(self._at, at[0])
+        kept = slice(bisect_left(self._at, at[-1] - SECONDS, hi=until), until)
+        times = [*self._at[kept], *at]
+        ranks = {
+            (rank["run"], rank["rank"]): {**rank, "phases": _begins(rank["phases"])}
+            for rank in past["ranks"]
+        }
+        gpus = {gpu["uuid"]: gpu for gpu in past["gpus"]}
+        joined = dict(_joined(self._ranks, ranks, _RANK, kept, len(at)))
+        self._ranks = {
+            whose: {
+                **columns,
+                "phases": _joined_begins(
+                    self._ranks.get(whose, {}).get("phases", ()),
+                    ranks.get(whose, {}).get("phases", [(at[0] - 1.0, None)]),
+                    times[0],
+                ),
+            }
+            for whose, columns in joined.items()
+        }
+        self._gpus = dict(_joined(self._gpus, gpus, _GPU, kept, len(at)))
+        self._at = times
 
     def steps(self, whose: Whose, since: float = -math.inf) -> list[Point]:
         """Mean lengths in seconds of steps without compilation, as on the page."""
+        first = bisect_left(self._at, since)
+        rank = self._ranks.get(whose, {})
+        compiled, ended = self.compiling(whose)[::-1], -math.inf
         points: list[Point] = []
-        before: RankThen | None = None
-        compiled_at = -math.inf
-        for frame in self._frames:
-            rank = None if frame.at < since else frame.ranks.get(whose)
-            if rank is None:
+        before = None
+        counts, lengths = (rank.get(name, ())[first:] for name in _RANK)
+        for at, count, length in zip(self._at[first:], counts, lengths, strict=False):
+            if count is None:
                 continue
-            if rank.is_another_run(before):
-                points, compiled_at = [], -math.inf
-            if rank.compiles_since(before):
-                compiled_at = frame.at
-            if before is not None and rank.steps > before.steps and rank.step is not None:
-                began = frame.at - rank.step  # a step often ends a frame after its compilation
-                points += [(frame.at, rank.step)] if began >= compiled_at else []
-            before = rank
+            while compiled and compiled[-1][0] < at:
+                ended = compiled.pop()[1]
+            if before is not None and count < before:
+                points = []  # another run of the same name
+            elif before is not None and count > before and length is not None:
+                points += [(at, length)] if at - length >= ended else []
+            before = count
         return points
 
-    def compiling(self, whose: Whose, since: float = -math.inf) -> list[Span]:
-        """Intervals of compile activity."""
+    def compiling(self, whose: Whose) -> list[Span]:
+        """Intervals of compile activity of the newest run of this name."""
+        rank = self._ranks.get(whose)
+        if rank is None:
+            return []
+        counts = zip(self._at, rank["steps"], strict=True)
+        known = ((at, count) for at, count in counts if count is not None)
+        restarts = (before[0] for before, after in pairwise(known) if after[1] < before[1])
+        began = max(restarts, default=-math.inf)
         spans: list[Span] = []
-        before: RankThen | None = None
-        began = 0.0
-        for frame in self._frames:
-            rank = None if frame.at < since else frame.ranks.get(whose)
-            if rank is None:
-                before = None
+        for (begin, phase), (end, _) in pairwise([*rank["phases"], (self._at[-1], None)]):
+            if phase is None or begin < began:
                 continue
-            if rank.is_another_run(before):
-                spans, before = [], None
-            began = began if before else frame.at
-            if rank.compiles_since(before):
-                if spans and spans[-1][1] == began:
-                    spans[-1] = (spans[-1][0], frame.at)
-                else:
-                    spans.append((began, frame.at))
-            before, began = rank, frame.at
+            if spans and spans[-1][1] == begin:
+                begin = spans.pop()[0]
+            spans.append((begin, end))
         return spans
 
     def watts(self, uuid: str) -> list[Point]:
         """Power of a GPU."""
-        return self._of_gpu(uuid, 0)
+        return self._of_gpu(uuid, "power_watts")
 
     def activity(self, uuid: str) -> list[Point]:
         """Utilization of a GPU, 0 to 1."""
-        return self._of_gpu(uuid, 1)
+        return self._of_gpu(uuid, "utilization_ratio")
 
-    def _of_gpu(self, uuid: str, which: int) -> list[Point]:
-        return [
-            (frame.at, value)
-            for frame in self._frames
-            if (value := frame.gpus.get(uuid, (None, None))[which]) is not None
-        ]
+    def _of_gpu(self, uuid: str, name: str) -> list[Point]:
+        values = self._gpus.get(uuid, {}).get(name, ())
+        pairs = zip(self._at, values, strict=False)
+        return [(at, value) for at, value in pairs if value is not None]
 
     def seconds_left(self, whose: Whose) -> float | None:
         """Time left for the current count at its rate so far; ``None`` if not known."""
@@ -149,28 +145,40 @@ class History:
         return (counted.what[1] - counted.now[1]) * took / done
 
 
-def _cells(frame: Frame) -> int:
-    return len(frame.ranks) + len(frame.gpus)
+def _joined(
+    before: Mapping[K, Columns],
+    after: Mapping[K, Columns],
+    names: Sequence[str],
+    kept: slice,
+    count: int,
+) -> Iterator[tuple[K, dict[str, Sequence[Any]]]]:
+    """The ``kept`` part of the columns before, and the ``count`` values after; none without any."""
+    earlier, later = [None] * kept.stop, [None] * count
+    for key in {**before, **after}:
+        columns: dict[str, Sequence[Any]] = {
+            name: [
+                *before.get(key, {}).get(name, earlier)[kept],
+                *after.get(key, {}).get(name, later),
+            ]
+            for name in names
+        }
+        if any(value is not None for column in columns.values() for value in column):
+            yield key, columns
 
 
-def _ranks(answer: Answer) -> dict[Whose, RankThen]:
-    return {
-        (run["run"], rank["rank"]): RankThen(
-            steps=rank["steps"],
-            step=rank["step_seconds"].get("last_second"),
-            compiled=rank["compile"]["seconds"],
-            compiling=rank["compile"]["phase"] is not None,
-        )
-        for run in answer["runs"]
-        for rank in run["ranks"]
-    }
+def _begins(listed: Iterable[Sequence[Any]]) -> list[tuple[float, Any]]:
+    """The begins of phases: each is listed at the end of its first second."""
+    return [(at - 1.0, phase) for at, phase in listed]
 
 
-def _gpus(answer: Answer) -> dict[str, tuple[float | None, float | None]]:
-    return {
-        gpu["uuid"]: (gpu["power_watts"], gpu["utilization_ratio"])
-        for gpu in answer.get("gpus", ())
-    }
+def _joined_begins(
+    before: Sequence[Any], after: Sequence[Any], oldest: float
+) -> list[tuple[float, Any]]:
+    """Both lists, without what ended before ``oldest``."""
+    begin = itemgetter(0)
+    until = bisect_left(before, after[0][0], key=begin)
+    first = max(0, bisect_right(before, oldest, hi=until, key=begin) - 1)
+    return [*before[first:until], *after]
 
 
 def _counted(
@@ -186,28 +194,3 @@ def _counted(
             now, counted = (at, float(progress["done"])), before.get((run["run"], rank["rank"]))
             goes_on = counted is not None and counted.what == what and now[1] >= counted.now[1]
             yield whose, _Counted(what, counted.began if counted and goes_on else now, now)
-
-
-def frames(history: Mapping[str, Any]) -> Iterator[Frame]:
-    """One frame for each moment of ``history``, with the ranks and GPUs known then."""
-    for place, at in enumerate(history["at"]):
-        ranks = {
-            (rank["run"], rank["rank"]): _rank(rank, place)
-            for rank in history["ranks"]
-            if rank["steps"][place] is not None
-        }
-        gpus = {
-            value["uuid"]: (value["power_watts"][place], value["utilization_ratio"][place])
-            for value in history["gpus"]
-        }
-        yield Frame(at, ranks, gpus)
-
-
-def _rank(values: Mapping[str, Any], place: int) -> RankThen:
-    """A rank of the history. Its total compile time is not known: infinite, so it never grows."""
-    return RankThen(
-        steps=values["steps"][place],
-        step=values["step_seconds"][place],
-        compiled=math.inf,
-        compiling=bool(values["compile_seconds"][place]),
-    )

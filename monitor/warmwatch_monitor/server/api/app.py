@@ -18,6 +18,8 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from warmwatch_monitor.base.errors import UnknownRunError
+from warmwatch_monitor.last_hour.columns import columns
+from warmwatch_monitor.last_hour.ring import LastHour
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.server.api import page_files, reference
 from warmwatch_monitor.server.api.answers import (
@@ -32,8 +34,6 @@ from warmwatch_monitor.server.api.answers import (
 from warmwatch_monitor.server.api.cached import Body, json_body, json_body_of_many
 from warmwatch_monitor.server.api.event_log import Recent, Wanted
 from warmwatch_monitor.server.api.events import Events
-from warmwatch_monitor.server.api.last_hour import History
-from warmwatch_monitor.server.api.last_hour_columns import columns, sample
 from warmwatch_monitor.server.api.openapi import document
 from warmwatch_monitor.server.api.parameters import (
     EventsParameters,
@@ -42,6 +42,7 @@ from warmwatch_monitor.server.api.parameters import (
     StatusParameters,
     parsed,
 )
+from warmwatch_monitor.server.api.sample import sample
 from warmwatch_monitor.server.api.waiters import GoneError, StoppingError, disconnected
 
 _NO_PATH = (
@@ -68,10 +69,10 @@ class Api(Starlette):
         latest: Callable[[], Snapshot],
         version: str,
         recent: Recent | None = None,
-        history: History | None = None,
+        history: LastHour | None = None,
         on_request: OnRequest = ignore,
     ) -> None:
-        self._latest, self._version, self._history = latest, version, history or History()
+        self._latest, self._version, self._history = latest, version, history or LastHour()
         self._answers = Answers(latest, version, on_request)
         self._events = Events(latest, recent or Recent(), sample)
         self._on_thread = asyncio.Lock()  # one answer at a time

@@ -47,7 +47,8 @@ HISTORY_DESCRIPTION = (
     "`states`, `phases` and `pauses` (`evaluation`, `saving`) as `[at, name]` of their begin, to "
     "the second whatever `points` is, with null for none or unknown; `recompiles` as "
     "`compile.last` of `/status` has them, with `at`, the time of their end. Of a GPU: "
-    "`utilization_ratio`, `power_watts`, `memory_used_bytes`. Unknown values are null. The daemon "
+    "`utilization_ratio`, `power_watts`, `memory_used_bytes`. Unknown values are null; a second "
+    "without a poll has states and GPU values of the next one, if that came within 2 s. The daemon "
     "holds 256 ranks and 64 GPUs in memory, from its start on."
 )
 HISTORY_EXAMPLE: Mapping[str, object] = {

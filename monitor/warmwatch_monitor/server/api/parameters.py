@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import Meta, Struct
 
+from warmwatch_monitor.last_hour.ring import SECONDS
 from warmwatch_monitor.model.budgets import LONGEST_RUN
-from warmwatch_monitor.server.api.last_hour import SECONDS
 from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
 from warmwatch_monitor.status.schema.events import KINDS
 

@@ -22,7 +22,7 @@ from support.daemon import daemon
 from support.documents import status
 from support.proxy import proxy
 from support.records import compiling, held, wait_until, write_record
-from support.screens import Screen, screen
+from support.screens import Screen, screen, second_of
 from support.terminal import terminal
 from support.values import replace
 from warmwatch.shared.states import State
@@ -107,7 +107,13 @@ def looks(
     rest = iter(known)
 
     async def run() -> None:
-        async with screen(lambda: next(rest), size) as shown:
+        made: list[dict[str, Any]] = []
+
+        def ask() -> dict[str, Any]:
+            made.append(next(rest))
+            return made[-1]
+
+        async with screen(ask, size, lambda _: second_of(made[-1])) as shown:
             for _ in known[1:]:
                 await shown.look()
             await then(shown)
@@ -362,11 +368,11 @@ def test_the_plots_begin_with_the_daemon() -> None:
     answer = answer_of(b.in_every_state()["warm"])
     seconds = range(-110, 0)
     rank = {"run": "gpt2", "rank": 0, "steps": [200 + at for at in seconds]}
-    lengths = {"step_seconds": [0.036] * 110, "compile_seconds": [0.0] * 110}
-    past = {"at": [b.EPOCH + at for at in seconds], "ranks": [{**rank, **lengths}], "gpus": []}
+    rank |= {"step_seconds": [0.036] * 110, "phases": [[b.EPOCH - 110, None]]}
+    past = {"at": [b.EPOCH + at for at in seconds], "ranks": [rank], "gpus": []}
 
     async def run() -> None:
-        async with screen(lambda: answer, SMALL, lambda: past) as shown:
+        async with screen(lambda: answer, SMALL, lambda _: past) as shown:
             while "█" * 50 not in shown.text:
                 await shown.look()
 
@@ -376,7 +382,7 @@ def test_the_plots_begin_with_the_daemon() -> None:
 def test_a_daemon_without_history_works() -> None:
     refused = threading.Event()
 
-    def past() -> dict[str, Any]:
+    def past(_: int) -> dict[str, Any]:
         refused.set()
         raise NoDaemonError("it answers with HTTP 404")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,13 @@ from rich.style import Style
 from support import builders as b
 from support.daemon import daemon
 from support.documents import status
+from support.prometheus import prometheus_process, scraping
 from support.records import held, wait_until, warm, write_record
-from warmwatch_monitor.client.answers import past_of
-from warmwatch_monitor.commands.top import history as module
+from support.screens import second_of
+from warmwatch_monitor.base.errors import UnknownRunError
 from warmwatch_monitor.commands.top.chart import GUTTER, Series, Window, axis, chart, spark
-from warmwatch_monitor.commands.top.history import History, frames
+from warmwatch_monitor.commands.top.feed import Feed
+from warmwatch_monitor.commands.top.history import History
 
 WHOSE = ("gpt2", 0)
 UUID = b.gpu().uuid
@@ -27,7 +31,7 @@ def answer(**values: Any) -> dict[str, Any]:
     rank = found["runs"][0]["ranks"][0]
     rank["steps"] = values.get("steps", rank["steps"])
     rank["step_seconds"]["last_second"] = values.get("length", 0.036)
-    for key in ("phase", "seconds", "progress"):
+    for key in ("phase", "progress"):
         rank["compile"][key] = values.get(key, rank["compile"][key])
     found["gpus"][0]["power_watts"] = values.get("watts", 686.0)
     return found
@@ -38,10 +42,11 @@ def seen(*answers: dict[str, Any]) -> History:
     history = History()
     for at, one in enumerate(answers):
         history.add(one, float(at))
+        history.join(second_of(one, float(at)))
     return history
 
 
-def test_each_step_is_a_point_of_one_poll() -> None:
+def test_each_step_is_a_point_of_one_second() -> None:
     history = seen(
         answer(steps=5, length=9.0),
         answer(steps=6, length=1.0),
@@ -49,38 +54,34 @@ def test_each_step_is_a_point_of_one_poll() -> None:
         answer(steps=8, length=2.0),
     )
     assert history.steps(WHOSE) == [(1.0, 1.0), (3.0, 2.0)]
+    assert history.steps(WHOSE, 2.0) == [(3.0, 2.0)]
+    assert history.steps(("another", 0)) == []
 
 
 def test_a_step_with_compilation_is_no_point() -> None:
-    """Its 4 s show no speed, although it ends a poll after the compilation."""
+    """Its 4 s show no speed, although it ends a second after the compilation."""
     history = seen(
-        answer(steps=0, seconds=1.0, phase="inductor"),
-        answer(steps=0, seconds=2.0),
-        answer(steps=1, seconds=2.0, length=4.0),
-        answer(steps=9, seconds=2.0, length=0.1),
-        answer(steps=15, seconds=2.2, length=0.1),
+        answer(steps=0, phase="inductor"),
+        answer(steps=0, phase="inductor"),
+        answer(steps=1, length=4.0),
+        answer(steps=9, length=0.1),
+        answer(steps=15, length=0.1, phase="dynamo"),
     )
     assert history.steps(WHOSE) == [(3.0, 0.1)]
 
 
 def test_a_new_run_of_the_same_name_does_not_show_the_earlier_one() -> None:
-    earlier = [answer(steps=at, seconds=at / 5, length=2.4) for at in (500, 501, 502)]
-    begun = answer(steps=0, seconds=0.0), answer(steps=0, seconds=1.0, phase="inductor")
-    history = seen(*earlier, *begun)
+    earlier = [answer(steps=at, length=2.4, phase="dynamo") for at in (500, 501, 502)]
+    history = seen(*earlier, answer(steps=0), answer(steps=0, phase="inductor"))
     assert history.steps(WHOSE) == []
     assert history.compiling(WHOSE) == [(3.0, 4.0)]
 
 
-def test_compile_activity_between_two_polls_is_an_interval() -> None:
-    """It was over before the second; what it took tells of it."""
-    history = seen(
-        answer(seconds=10.0),
-        answer(seconds=10.1),
-        answer(seconds=10.1),
-        answer(seconds=10.2, phase="dynamo"),
-        answer(seconds=11.0, phase="inductor"),
-    )
+def test_compile_activity_is_an_interval_from_the_second_before() -> None:
+    phases = (None, "dynamo", None, "dynamo", "inductor")
+    history = seen(*(answer(phase=phase) for phase in phases))
     assert history.compiling(WHOSE) == [(0.0, 1.0), (2.0, 4.0)]
+    assert history.compiling(("another", 0)) == []
 
 
 def test_a_missing_gpu_value_is_no_point() -> None:
@@ -101,64 +102,84 @@ def test_the_time_left_needs_a_rate() -> None:
     assert seen(answer()).seconds_left(WHOSE) is None
 
 
-def test_the_samples_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its cells, of which a rank and a GPU each have one in each look, and by its looks."""
-    monkeypatch.setattr(module, "_MOST_CELLS", 10)
-    assert len(seen(*[answer() for _ in range(40)]).watts(UUID)) == 5
-    monkeypatch.setattr(module, "_MOST_CELLS", 10_000)
-    monkeypatch.setattr(module, "_MOST_FRAMES", 7)
-    assert len(seen(*[answer() for _ in range(40)]).watts(UUID)) == 7
+def past(since: int, until: int, watts: float = 5.0, **columns: list[Any]) -> dict[str, Any]:
+    """The columns of these seconds, with a step in each."""
+    at = [float(second) for second in range(since, until)]
+    rank = {"run": "gpt2", "rank": 0, "steps": list(range(since, until))}
+    rank |= {"step_seconds": [0.036] * len(at), "phases": [[at[0], None]], **columns}
+    gpu = {"uuid": UUID, "power_watts": [watts] * len(at), "utilization_ratio": [0.5] * len(at)}
+    return {"at": at, "ranks": [rank], "gpus": [gpu]}
 
 
-def test_an_answer_that_is_not_newer_adds_nothing() -> None:
+def test_newer_columns_replace_those_of_their_time() -> None:
     history = History()
-    for at in (1.0, 1.0, 0.5, 2.0):
-        history.add(answer(), at)
-    assert [at for at, _ in history.watts(UUID)] == [1.0, 2.0]
+    history.join(past(0, 8, phases=[[0.0, None], [3.0, "dynamo"], [4.0, None], [7.0, "dynamo"]]))
+    history.join(past(5, 10, 6.0, phases=[[5.0, None], [6.0, "inductor"], [8.0, None]]))
+    assert [watts for _, watts in history.watts(UUID)] == [5.0] * 5 + [6.0] * 5
+    assert history.compiling(WHOSE) == [(2.0, 3.0), (5.0, 7.0)]
+    assert [at for at, _ in history.steps(WHOSE)] == [1.0, 2.0, 4.0, 5.0, 8.0, 9.0]
 
 
-def past(count: int, **columns: list[Any]) -> dict[str, Any]:
-    """A daemon's history: a value a second before 0."""
-    blank: list[Any] = [None] * count
-    rank = {"steps": list(range(count)), "step_seconds": [0.036] * count, "compile_seconds": blank}
-    gpu = {"power_watts": blank, "utilization_ratio": [0.5] * count}
-    for column, values in columns.items():
-        (gpu if column in gpu else rank)[column] = values
-    return {
-        "at": [float(at) for at in range(-count, 0)],
-        "ranks": [{"run": "gpt2", "rank": 0, **rank}],
-        "gpus": [{"uuid": UUID, **gpu}],
-    }
-
-
-def test_the_daemons_history_precedes_the_samples() -> None:
-    history = seen(answer(steps=9, seconds=50.0), answer(steps=10, seconds=50.0))
-    known = past(3, compile_seconds=[0.0, 0.2, 0.0], power_watts=[None, 5.0, 6.0])
-    history.precede(frames(known))
-    assert history.compiling(WHOSE) == [(-3.0, -2.0)], "and none where the two meet"
-    assert history.watts(UUID) == [(-2.0, 5.0), (-1.0, 6.0), (0.0, 686.0), (1.0, 686.0)]
-    assert [at for at, _ in history.steps(WHOSE)] == [-1.0, 0.0, 1.0]
-
-
-def test_the_daemons_history_is_cut_where_samples_begin() -> None:
-    history = History()
-    history.add(answer(), -2.0)
-    history.precede(frames(past(4)))
-    assert [at for at, _ in history.activity(UUID)] == [-4.0, -3.0, -2.0]
-
-
-def test_the_daemons_history_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was seen comes before it."""
-    monkeypatch.setattr(module, "_MOST_CELLS", 10)
-    history = seen(answer(), answer())
-    history.precede(frames(past(40)))
-    assert [at for at, _ in history.activity(UUID)] == [-3.0, -2.0, -1.0, 0.0, 1.0]
+def test_what_is_gone_stays_until_its_last_value_is_an_hour_old() -> None:
+    history, nothing = History(), {"ranks": [], "gpus": []}
+    history.join(past(0, 10, phases=[[0.0, "dynamo"]]))
+    history.join({"at": [3605.0], **nothing})
+    assert [at for at, _ in history.watts(UUID)] == [5.0, 6.0, 7.0, 8.0, 9.0]
+    assert history.compiling(WHOSE) == [(-1.0, 3604.0)], "it was compiling when last seen"
+    history.join({"at": [3620.0], **nothing})
+    assert (history.watts(UUID), history.compiling(WHOSE)) == ([], [])
 
 
 def test_a_new_rank_has_no_earlier_points() -> None:
     history = seen(answer(steps=7))
-    history.precede(frames(past(3, steps=[None, None, 6])))
+    history.join({**past(-3, 1, steps=[None, None, 6, 7])})
+    history.join({**past(1, 3), "ranks": []})
     assert [at for at, _ in history.steps(WHOSE)] == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("until", "now", "seconds"),
+    [
+        (None, 5.0, 3600),
+        (10, 10.0, 10),  # the newest is of 9
+        (10, 16.5, 20),
+        (10, 8.0, 10),  # columns may be newer than the answer
+        (10, 4.0, 3600),  # the clock was set back
+        (10, 9000.0, 3600),
+        (1801, 1801.0, 3600),  # too many values: as many points of more seconds
+    ],
+)
+def test_it_requests_what_is_missing_and_the_newest_seconds_again(
+    until: int | None, now: float, seconds: int
+) -> None:
+    """In steps of ten, so that several clients share an answer."""
+    history = History()
+    if until is not None:
+        history.join(past(0, until))
+    assert history.missing(now) == seconds
+
+
+@pytest.mark.slow
+def test_the_columns_are_of_the_daemon_or_of_what_top_has_read(tmp_path: Path) -> None:
+    with (
+        held(write_record(tmp_path / "records", warm())),
+        daemon(tmp_path / "records") as url,
+        prometheus_process(tmp_path, scraping(url)) as prometheus,
+    ):
+        sources = {"address": url.removeprefix("http://"), "dir": str(tmp_path / "records")}
+        for source in (*sources.items(), ("prometheus", prometheus)):
+            feed = Feed(None, 1.0, **dict([source]))
+            wait_until(partial(seen_by, feed))
+            (rank,) = (feed.past(10) or {})["ranks"]
+            assert (rank["run"], rank["steps"][-1]) == ("gpt2", 9), source
+            assert [name for _, name in rank["states"]][-1] == "warm", source
+
+
+def seen_by(feed: Feed) -> Any:
+    """The ranks in its columns, after another poll."""
+    with suppress(UnknownRunError):
+        feed.answer()
+    return (feed.past(10) or {"ranks": []})["ranks"]
 
 
 def plot(
@@ -223,13 +244,3 @@ def test_a_plot_fits_its_place(height: int) -> None:
         height,
     )
     assert [line.cell_len for line in lines] == [40] * height
-
-
-def test_the_history_is_from_the_daemon_that_answers(tmp_path: Path) -> None:
-    with held(write_record(tmp_path, warm())), daemon(tmp_path) as url:
-        chosen = {"address": url.removeprefix("http://"), "prometheus": None, "access": {}}
-        wait_until(lambda: (past_of(**chosen, dir=None) or {"ranks": []})["ranks"])
-        found = past_of(**chosen, dir=None)
-        assert found is not None
-        assert [frame.ranks[WHOSE].steps for frame in frames(found)][-1] == 9
-        assert past_of(**{**chosen, "address": None}, dir=str(tmp_path)) is None

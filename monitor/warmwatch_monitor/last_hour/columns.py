@@ -1,4 +1,4 @@
-"""``/history`` as JSON columns, and the same figures for the present second.
+"""``/history`` as JSON columns.
 
 States and phases are listed at their begin, ``[second, name]``: they rarely change within an hour.
 """
@@ -9,36 +9,27 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from msgspec import convert
 from msgspec.structs import asdict
 
-from warmwatch_monitor.model import RankView, Snapshot, all_warm, any_compiling
-from warmwatch_monitor.server.api.last_hour import (
+from warmwatch_monitor.last_hour.ring import (
     GPU_COLUMNS,
     PAUSE_NAMES,
     PHASE_NAMES,
     SECONDS,
     STATES,
     Compilations,
-    History,
+    LastHour,
     Series,
     cut,
 )
-from warmwatch_monitor.status.run import compilation, run_in_words
-from warmwatch_monitor.status.schema.events import (
-    SampledGpu,
-    SampledRank,
-    SampleEvent,
-)
-from warmwatch_monitor.status.words.evidence import evidence
-from warmwatch_monitor.status.words.sentence import answer
+from warmwatch_monitor.status.run import compilation
 
 _DIGITS = 6  # of a second, a watt
 K = TypeVar("K")
 
 
 def columns(
-    history: History, seconds: int = SECONDS, run: str | None = None, points: int = SECONDS
+    history: LastHour, seconds: int = SECONDS, run: str | None = None, points: int = SECONDS
 ) -> dict[str, Any]:
     """The last ``seconds``, each column of at most ``points`` values of equally many seconds.
 
@@ -78,49 +69,6 @@ def columns(
             for uuid, groups in sorted(gpus.items(), key=lambda entry: readings[entry[0]].index)
         ],
     }
-
-
-def sample(snapshot: Snapshot) -> SampleEvent:
-    """The present figures, and the sentences."""
-    sentence = answer(snapshot)
-    return SampleEvent(
-        at=snapshot.epoch,
-        late_seconds=snapshot.late_seconds,
-        summary=sentence.summary,
-        details=list(sentence.details),
-        compiling=any_compiling(snapshot.runs),
-        warm=all_warm(snapshot.runs),
-        awaited=snapshot.awaited,
-        runs=[run_in_words(view) for view in snapshot.runs],
-        ranks=[_present(view) for run in snapshot.runs for view in run.ranks],
-        gpus=[convert(gpu, SampledGpu, from_attributes=True) for gpu in snapshot.gpus],
-    )
-
-
-def _present(view: RankView) -> SampledRank:
-    figures, judgement = view.figures, view.judgement
-    return SampledRank(
-        run=view.run,
-        rank=view.rank,
-        state=judgement.state,
-        phase=(judgement.phase or "other") if judgement.compiling else None,
-        pause=_pause(view),
-        steps=figures.steps.count,
-        clean_steps=judgement.clean_steps,
-        evidence=evidence(view),
-        step_seconds=figures.steps.last_second,
-        a_step_seconds=figures.steps.length,
-        last_step_age_seconds=figures.progress.last_step_age_seconds,
-        compile_seconds=figures.compile.seconds,
-        progress=figures.compile.open.counted if figures.compile.open else None,
-    )
-
-
-def _pause(view: RankView) -> str | None:
-    pauses = view.figures.pauses
-    if pauses.saving_since is not None:
-        return "saving"
-    return None if pauses.evaluating_since is None else "evaluation"
 
 
 def _recompiles(compilations: Compilations, oldest: float) -> list[dict[str, Any]]:

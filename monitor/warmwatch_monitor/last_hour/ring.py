@@ -1,8 +1,7 @@
 """The last hour in a ring of fixed size: some numbers for each second, rank and GPU.
 
 Seconds are those of the monotonic clock, which is never set; the wall clock's time is stored too.
-Unknown values are NaN, or code 0. The publisher's thread writes, other threads read, under one
-lock.
+Unknown values are NaN, or code 0. One thread writes, others read, under one lock.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 SECONDS = 3600
 MOST_RANKS, MOST_GPUS = 256, 64  # 64 KiB a rank, 42 KiB a GPU: 19 MiB at most
+APART = 2  # seconds: between polls that are further apart, nothing is known
 # the meaning of the codes; 0 is "unknown", or no phase
 STATES: tuple[str | None, ...] = (None, *(state.value for state in State))
 PHASE_NAMES: tuple[str | None, ...] = (None, *PHASES)
@@ -51,22 +51,36 @@ GPU_COLUMNS: Mapping[str, str] = {
     "power_watts": "f",
     "memory_used_bytes": "f",
 }
+# columns of the second of a poll; the others also describe the seconds since the poll before
+_OF_A_MOMENT = frozenset({"steps", "step_seconds", "compile_seconds"})
 K = TypeVar("K")
 
 
 class Series:
     """The seconds of one rank or one GPU, in a ring."""
 
-    def __init__(self, kinds: Mapping[str, str]) -> None:
+    def __init__(self, kinds: Mapping[str, str], second: int) -> None:
         self.kinds = kinds
         self.columns = {name: array(kind, [_blank(kind)]) * SECONDS for name, kind in kinds.items()}
-        self.newest = -1  # the second in which it was last seen
+        self.newest = self._earlier = second  # in which it was last seen, and at the poll before
+
+    def see(self, second: int) -> None:
+        """Note that it was seen in this second."""
+        self._earlier, self.newest = self.newest, second
 
     def clear(self, since: int, until: int) -> None:
         """Clear the places of the seconds from ``since`` to before ``until``."""
         for second in range(max(since, until - SECONDS), until):
             for name, column in self.columns.items():
                 column[second % SECONDS] = _blank(self.kinds[name])
+
+    def spread(self, apart: int) -> None:
+        """Give the skipped seconds the newest values, unless the polls are further apart."""
+        if self._earlier + 1 < self.newest <= self._earlier + apart:
+            for name in self.columns.keys() - _OF_A_MOMENT:
+                column = self.columns[name]
+                for skipped in range(self._earlier + 1, self.newest):
+                    column[skipped % SECONDS] = column[self.newest % SECONDS]
 
 
 def cut(column: array[float], since: int, until: int) -> array[float]:
@@ -102,10 +116,15 @@ class _Spent(NamedTuple):
     earlier: Pauses
 
 
-class History:
-    """The last SECONDS seconds of a limited number of ranks and GPUs; the oldest are evicted."""
+class LastHour:
+    """The last SECONDS seconds of a limited number of ranks and GPUs; the oldest are evicted.
 
-    def __init__(self, most_ranks: int = MOST_RANKS, most_gpus: int = MOST_GPUS) -> None:
+    ``apart``: polls that are at most so many seconds apart describe all seconds between them.
+    """
+
+    def __init__(
+        self, most_ranks: int = MOST_RANKS, most_gpus: int = MOST_GPUS, apart: int = APART
+    ) -> None:
         self.lock = threading.Lock()
         self.ranks: dict[tuple[str, int], Series] = {}
         self.gpus: dict[str, Series] = {}
@@ -113,7 +132,7 @@ class History:
         self.compilations: dict[tuple[str, int], Compilations] = {}  # of each of ranks
         self.epochs = array("d", [math.nan]) * SECONDS
         self.first = self.newest = -1  # seconds
-        self._most_ranks, self._most_gpus = most_ranks, most_gpus
+        self._most_ranks, self._most_gpus, self._apart = most_ranks, most_gpus, apart
         self._spent: dict[tuple[str, int], _Spent] = {}
 
     def take(self, snapshot: Snapshot) -> None:
@@ -134,6 +153,7 @@ class History:
                 for name, column in series.columns.items():
                     value = getattr(gpu, name)
                     column[second % SECONDS] = math.nan if value is None else value
+                series.spread(self._apart)
 
     def _has(self, uuid: str, second: int) -> bool:
         """Whether a GPU has a value in this second."""
@@ -200,6 +220,7 @@ class History:
         # a second with a compilation must not look warm
         if not (columns["phase"][at] and columns["state"][at] and judgement.warm):
             columns["state"][at] = STATES.index(judgement.state)
+        series.spread(self._apart)
         self._spent[key] = _Spent(figures.compile, pauses, second, earlier)
 
 
@@ -246,9 +267,9 @@ def _of(
     if series is None:
         if len(stored) >= most:
             del stored[next(iter(stored))]
-        series = Series(kinds)
+        series = Series(kinds, second)
+    series.see(second)
     stored[key] = series
-    series.newest = second
     return series
 
 
