@@ -44,6 +44,7 @@ DAEMON = {
         "warmwatch_monitor.server.command",
     ),
     *("warmwatch_monitor.server.api.app", "warmwatch_monitor.metrics"),
+    "warmwatch_monitor.last_hour",
 }
 RECORDS = {
     *("psutil", "pynvml", "subprocess", "hashlib", "mmap"),
