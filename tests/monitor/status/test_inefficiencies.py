@@ -91,6 +91,7 @@ def test_graphs_of_few_sizes_and_of_several_compilations_are_in_order(tmp_path: 
     assert found(tmp_path / "reset", *recorded(3), _FORWARD, *recorded(3)) == []
 
 
+_CALLS = "Unsupported call_function target"
 CUSTOM_FUNCTION = "Unsupported call_function target autograd_function_apply."
 SETTING = "torch._functorch.config.autograd_cache_allow_custom_autograd_functions"
 
@@ -120,6 +121,23 @@ def test_a_setting_is_named_only_if_the_pytorch_of_the_training_has_it(
     ((cause,), _) = inefficiencies(replace(figures, who=replace(figures.who, torch=torch)))
     assert ("unsafe_marked_cacheable_functions" in cause.advice) == has
     assert "torch.library.custom_op" in cause.advice
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "torch._dynamo.compiled_autograd.ops.validate_outputs.",
+        "<function get_external_object_by_index at 0x7f37045a9ee0>.",
+        "<function TorchInGraphFunctionVariable._get_handlers.<locals>.handle_from_local>.",
+    ],
+)
+def test_no_remedy_names_a_function_of_pytorch_itself(target: str) -> None:
+    figures = view(
+        bypasses=(CacheBypass(cache="aot_autograd", reason=f"{_CALLS} {target}"),)
+    ).figures
+    figures = replace(figures, who=replace(figures.who, torch="2.11.0"))
+    ((cause,), _) = inefficiencies(figures)
+    assert cause.advice.endswith("PyTorch caches no such graph.")
 
 
 def test_a_strict_export_is_named_with_the_way_that_drops_nothing(tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ _REMEDIES = (
     ("uuid()", "Give your estimator or solver a method uuid() that returns a string."),
     ("custom pass", "Give your custom pass a method uuid() that returns a string."),
 )
+# what PyTorch itself calls in a graph: DTensor, streams, compiled autograd
+_OF_PYTORCH = re.compile(
+    r"Unsupported call_\w+ target (?:<function )?(?:torch\.|TorchInGraph|get_external_object)"
+)
 _UNKNOWN = "`warmwatch status --misses` names the compilations; PyTorch caches no such graph."
 
 
@@ -56,7 +60,8 @@ def bypasses(figures: Figures) -> list[Inefficiency]:
 
 
 def _bypass(bypass: CacheBypass, remedies: Iterable[tuple[str, str]]) -> Inefficiency:
-    remedy = next((text for part, text in remedies if part in bypass.reason), _UNKNOWN)
+    possible = () if _OF_PYTORCH.match(bypass.reason) else remedies
+    remedy = next((text for part, text in possible if part in bypass.reason), _UNKNOWN)
     times = "" if bypass.count == 1 else f" {bypass.count} times"
     return Inefficiency(
         kind="cache_bypass",
