@@ -36,7 +36,7 @@ def hang(world: World, daemon: Daemon, ranks: int = 2) -> None:
 @pytest.mark.parametrize(
     "down",
     [
-        pytest.param(lambda _: False, id="never"),
+        pytest.param(lambda _: False, id="never", marks=pytest.mark.long),
         pytest.param(every(9, STEP), id="one in 9 min", marks=pytest.mark.long),
         pytest.param(every(3, 45), id="45 s in 3 min", marks=pytest.mark.long),
         pytest.param(lost_at_random(0.1), id="10 %", marks=pytest.mark.long),
@@ -309,7 +309,14 @@ def test_a_wrong_clock_is_one_alert_and_no_other(ahead: float) -> None:
     )
 
 
-@pytest.mark.parametrize("to", [480.0, -480.0, 0.0])
+@pytest.mark.parametrize(
+    "to",
+    [
+        -480.0,
+        pytest.param(480.0, marks=pytest.mark.long),
+        pytest.param(0.0, marks=pytest.mark.long),
+    ],
+)
 def test_a_clock_that_is_set_while_trainings_run_is_one_alert_and_no_other(to: float) -> None:
     """Neither while it compiles nor stalls; or it was wrong before, and is set right."""
     world = World(25)
@@ -325,7 +332,10 @@ def test_a_clock_that_is_set_while_trainings_run_is_one_alert_and_no_other(to: f
     assert times == {"WarmwatchStalled": [about(10, 15)], "WarmwatchRunEnded": [about(11, 25)]}
 
 
-@pytest.mark.parametrize("twice", [True, False], ids=["scraped twice", "two daemons"])
+@pytest.mark.parametrize(
+    "twice",
+    [pytest.param(True, id="scraped twice", marks=pytest.mark.long), pytest.param(False, id="two")],
+)
 def test_two_daemons_of_one_host_are_one_alert(twice: bool) -> None:
     """The second did not see how a run ended."""
     world = World(25)

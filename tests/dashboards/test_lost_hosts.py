@@ -183,7 +183,7 @@ AGAIN = [(500.0, "starting")]
 @pytest.mark.parametrize(
     ("later", "failed", "ended"),
     [
-        pytest.param([], (6.25, 40), None, id="hangs"),
+        pytest.param([], (6.25, 40), None, id="hangs", marks=pytest.mark.long),
         pytest.param(
             [(1500.0, "compiling"), (1800.0, "warm")], (6.25, 30), None, id="steps after all"
         ),
