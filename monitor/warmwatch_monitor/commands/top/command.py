@@ -12,6 +12,7 @@ import click
 from warmwatch_monitor.base.errors import UnknownRunError, UsageError, WarmwatchError
 from warmwatch_monitor.client.answers import answer_source
 from warmwatch_monitor.client.completion import run_names
+from warmwatch_monitor.commands.top.feed import Feed
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import is_redrawn, plain, say
 
@@ -54,9 +55,7 @@ def top(
     if as_json:
         say(json.dumps(answer_source(run, **source)(), indent=2))
         return
-    # Textual and the last hour, which --json does without
-    from warmwatch_monitor.commands.top.app import Top
-    from warmwatch_monitor.commands.top.feed import Feed
+    from warmwatch_monitor.commands.top.app import Top  # Textual, which --json does without
 
     feed = Feed(run, seconds, **source)
     with contextlib.suppress(UnknownRunError):  # the run may still begin
