@@ -18,7 +18,7 @@ Span = tuple[float, float]  # begin and end
 Columns = Mapping[str, Sequence[Any]]
 K = TypeVar("K")
 
-_MOST = 1800  # values of a column
+_WHOLE = 900.0  # seconds until all columns are requested again, in fewer values than have come
 _EACH = 10  # seconds: requests for the same number of them share the daemon's answer
 _OVERLAP = 3.0  # seconds that are requested again: the newest one was not over
 _RANK, _GPU = ("steps", "step_seconds"), ("power_watts", "utilization_ratio")
@@ -41,7 +41,7 @@ class History:
         self._ranks: Mapping[Whose, Columns] = {}
         self._gpus: Mapping[str, Columns] = {}
         self._counted: dict[Whose, _Counted] = {}
-        self._answered = -math.inf
+        self._answered = self._whole_at = -math.inf
 
     def add(self, answer: Answer, at: float) -> None:
         """Add the counts of ``answer``, made at ``at``; ignored if it is not newer."""
@@ -50,10 +50,12 @@ class History:
             self._counted = dict(_counted(answer, at, self._counted))
 
     def missing(self, now: float) -> int:
-        """How many seconds before ``now`` to request; all if it has too many values by now."""
-        since = self._at[-1] if 0 < len(self._at) < _MOST else -math.inf
-        seconds = now - since + _OVERLAP
-        return math.ceil(seconds / _EACH) * _EACH if 0 < seconds < SECONDS else SECONDS
+        """How many seconds before ``now`` to request: all at first, and now and then."""
+        seconds = now - self._at[-1] + _OVERLAP if self._at else math.inf
+        if 0 < seconds < SECONDS - _EACH and 0 <= now - self._whole_at < _WHOLE:
+            return math.ceil(seconds / _EACH) * _EACH
+        self._whole_at = now
+        return SECONDS
 
     def join(self, past: Answer) -> None:
         """Let the columns ``past`` replace what it has of their time."""
@@ -106,7 +108,7 @@ class History:
     def compiling(self, whose: Whose) -> list[Span]:
         """Intervals of compile activity of the newest run of this name."""
         rank = self._ranks.get(whose)
-        if rank is None:
+        if rank is None or not any(phase for _, phase in rank["phases"]):
             return []
         counts = zip(self._at, rank["steps"], strict=True)
         known = ((at, count) for at, count in counts if count is not None)
