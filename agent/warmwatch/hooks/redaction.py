@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from warmwatch.shared.guard_kinds import INTEGER_SETTING
+from warmwatch.shared.guard_remedies import INTEGER_SETTING
 from warmwatch.shared.toolchain import help_for
 
 REASON_LIMIT = 1000
@@ -50,7 +50,8 @@ _TOKEN = re.compile(
     | (?P<code>
         (?:\b[LG]\['(?:{_OF_OPTIMIZER})'\]|\b(?:{_OF_OPTIMIZER})|{_OF_PARAMETER})\['[A-Za-z_]\w*'\]
       | \b[LG]\[(?:'[A-Za-z_]\w*'|"[A-Za-z_]\w*")\]  # a variable, as older versions write it
-      | \b(?:_modules|_parameters|_buffers|__dict__|keywords|kwargs|defaults)\[(?:'\w+'|"\w+")\]
+      | \b(?:_modules|_parameters|_buffers|keywords|kwargs|defaults)\[(?:'\w+'|"\w+")\]
+      | \b__dict__\)?\[(?:'\w+'|"\w+")\]
       | \[(?:'[a-z_]{{1,32}}'|"[a-z_]{{1,32}}")\]  # a tensor's key, before its size
         (?=(?:\.\w+|\[\w+\]|\['\w+'\]|\["\w+"\]){{0,9}}\.(?:size|stride)\(\)\[)
       | \bparam_groups\[\d+\]\[(?:'\w+'|"\w+")\]

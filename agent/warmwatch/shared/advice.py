@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from warmwatch.shared.guard_kinds import (
+from warmwatch.shared.guard_kinds import remedy_of
+from warmwatch.shared.guard_remedies import (
     ATTRIBUTE,
     ATTRIBUTE_NONE,
     EACH,
@@ -20,7 +21,6 @@ from warmwatch.shared.guard_kinds import (
     INTEGER_SETTING,
     OF_TYPE,
     OF_VALUE,
-    remedy_of,
 )
 from warmwatch.shared.guard_text import COMPARES, ENTRY, ON_PARAMETER, guard_of
 from warmwatch.shared.values import NEW_INSTANCE
@@ -37,7 +37,7 @@ ADVICE = {
         "Run one evaluation (or no_grad) step at the start of the run, so that its graph is "
         "compiled during the warm-up and not later."
     ),
-    "dtype": "Cast the inputs to one dtype before they reach the compiled function.",
+    "dtype": "Cast the tensor to one dtype before it reaches the compiled function.",
     "requires_grad": (
         f"Set requires_grad of parameters and inputs before the first step and leave it so, {EACH}."
     ),
@@ -46,8 +46,9 @@ ADVICE = {
         "compiled function, evaluation included."
     ),
     "python_value": (
-        "Pass the number that changes (a learning rate, a step count) as a tensor, or keep it "
-        "out of the compiled function."
+        "Pass the number that changes (a learning rate, a step count) as a tensor if the code only "
+        "computes with it, or keep it out of the compiled function: a tensor as a size, an index, "
+        "an end of a loop or in a condition breaks the graph."
     ),
     "module_state": (
         "Do not set attributes of the module or call train() and eval() between steps, or "
@@ -107,10 +108,15 @@ _OF_CONDITION = (
     "or bucket the size, or call the function once on each side of it during the warm-up."
 )
 _A_SIZE = r"\.size\(\)\[\d+\]"
+_EQUAL_SIZES = r"[\w.\[\]'\"]+\.size\(\)\[\d+\] == [\w.\[\]'\"]+\.size\(\)\[\d+\]"
 _SIZE_OF = r"([\w.\[\]'\"]{1,200})\.size\(\)\[(\d+)\]"
 _OF_RELATION = (
     "Both sizes are dynamic already: call the function once on each side of the condition during "
     "the warm-up, or take the branch outside of it."
+)
+_OF_EQUAL = (
+    "PyTorch took both sizes for one, since they were equal when it compiled: call the function "
+    "once with sizes that differ during the warm-up."
 )
 _OF_KERNEL = (
     "PyTorch's own kernels set this condition, not your code, so marking the size dynamic does not "
@@ -142,12 +148,13 @@ _OF_STRIDE = "Give it the same layout at every call (for example with .contiguou
 _DYNAMIC_NOW = (
     "PyTorch treats a size as dynamic once it has changed: other sizes usually need no recompile."
 )
+_UNLESS = "unless the code makes a constant of it, as range() does"
 _WITHOUT_STATIC = (
     "Leave dynamic=False (or automatic_dynamic_shapes = False, or "
     "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_SHAPES=0) out: PyTorch then treats"
 )
 _OF_STATIC = (
-    f"{_WITHOUT_STATIC} a size as dynamic once it has changed. "
+    f"{_WITHOUT_STATIC} a size as dynamic once it has changed, {_UNLESS}. "
     f"Or {ADVICE['shape'][0].lower()}{ADVICE['shape'][1:]}"
 )
 _OF_CHANGED = f"{ADVICE['shape']} {_DYNAMIC_NOW}"
@@ -164,6 +171,7 @@ _OF_SIZES = frozenset(
         _OF_SIZE_AT_BREAK,
     }
 )
+_OF_MODULE = r"\._(?:parameters|buffers)\["
 _MISMATCH = (
     r"tensor '(?P<name>.+?)' (?P<what>size|stride|rank) mismatch"
     r"(?: at index (?P<dim>\d+))?\. expected (?P<old>\d+), actual (?P<new>\d+)"
@@ -178,8 +186,17 @@ _LONGEST = 1_000  # characters of one guard
 _MOST_ENTRIES = 64
 
 
-# A tensor that is of another class now
+# A tensor that is of another class now, or of another kind (sparse, a lazy conjugate)
 _OTHER_TYPE = "expected type of "
+_OTHER_KIND = "dispatch key set mismatch"
+_OF_KIND = (
+    f"Pass tensors of one kind at every call (to_dense() of a sparse one, resolve_conj() of a "
+    f"conjugate), {EACH}."
+)
+# The dtype of a module's parameters and buffers, which no input has
+_OF_MODULE_DTYPE = (
+    f"Convert the module to one dtype before the first compiled call and leave it so, {EACH}."
+)
 # A guard on the length of a list or a dict. A number that changes is a different case.
 _LENGTH = r"^\s*(?:!?[\d/_]+:\s*)?len\("
 _OF_LENGTH = (
@@ -201,13 +218,17 @@ _OF_VALUE_AT_BREAK = (
 # changes nothing for a module that compiled code reaches through a global variable.
 _IN_GLOBAL = rf"{ENTRY}G\["
 _OF_INTEGER = (
-    f"Set torch._dynamo.config.{INTEGER_SETTING} = True, so that the integer becomes dynamic, or "
-    "count outside of the compiled function."
+    f"Set torch._dynamo.config.{INTEGER_SETTING} = True, so that the integer becomes dynamic once "
+    f"it has changed ({_UNLESS}), or count outside of the compiled function."
 )
+_WITHOUT_STATIC_FIRST = "Leave dynamic=False out. "
+_OF_STATIC_INTEGER = f"{_WITHOUT_STATIC_FIRST}{_OF_INTEGER}"
 _OF_GLOBAL_INTEGER = (
-    "Keep the integer in a tensor, such as self.calls = torch.tensor(0), or count outside of the "
-    "compiled function."
+    "PyTorch makes a constant of an integer that is reached through a global variable or is a "
+    f"default: pass it as an argument, which becomes dynamic once it has changed ({_UNLESS}), or "
+    "keep it in a tensor (torch.tensor(0)) if the code only computes with it."
 )
+_OF_STATIC_GLOBAL_INTEGER = f"{_WITHOUT_STATIC_FIRST}{_OF_GLOBAL_INTEGER}"
 # PyTorch made it dynamic when it first changed, and has another constant for it now.
 _OF_CONSTANT_INTEGER = (
     "The code makes a constant of this integer, as range() and an index of a list do, so a tensor "
@@ -226,7 +247,7 @@ _OF_NUMBER_OF_ONE = (
     "The number becomes a size, and PyTorch compiles sizes 0 and 1 separately: keep it above 1, or "
     "call the function once with each during the warm-up."
 )
-_AT_MOST_ONE = r"(?: [!=]= [01]| <= 1)$|^2 <= (?!.*<=)"
+_AT_MOST_ONE = r"^(?:\d+ <= )?[\w.\[\]'\"]+(?: [!=]= [01]| <= 1)$|^2 <= (?!.*<=)"
 
 
 # A number of an optimizer, which a schedule changes. A learning rate can be a tensor.
@@ -236,8 +257,10 @@ _OF_OPTIMIZER = (
     "cycle_momentum=False), or call step() outside of the compiled function."
 )
 # PyTorch's default makes these inputs once they have changed: a finite float anywhere, and an
-# integer that is passed to the function; not one of a module, nor a global variable.
-_INTEGER = r"^(?P<name>\w+(?:\[[^\]]*\])*) == (?P<old>-?\d+)$"
+# integer that is reached through an argument; not one of a module (PyTorch names the setting), a
+# default, nor one that is reached through a global variable.
+_INTEGER = r"^(?P<name>\w+(?:\.\w+|\[[^\]]*\])*) == (?P<old>-?\d+)$"
+_CONSTANT_PLACE = rf"{_IN_GLOBAL}|\.__(?:kw)?defaults__\b"
 _NUMBER_GUARD = r"^([\w.\[\]'\"]+) == -?\d"
 _FLOAT = r"^(?P<name>[\w.\[\]'\"]+) == (?P<old>-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+))$"
 _OF_CONSTANT_FLOAT = (
@@ -253,9 +276,12 @@ _DYNAMIC_NUMBER = (
     "PyTorch treats a number as dynamic once it has changed: other values usually need no "
     "recompile."
 )
-_OF_CHANGED_NUMBER = f"{ADVICE['python_value']} {_DYNAMIC_NUMBER}"
+_OF_CHANGED_NUMBER = (
+    f"{_DYNAMIC_NUMBER} Call the function with two values of it during the warm-up, or pass it as "
+    "a tensor if the code only computes with it."
+)
 _OF_STATIC_NUMBER = (
-    f"{_WITHOUT_STATIC} a number as dynamic once it has changed. Or "
+    f"{_WITHOUT_STATIC} a number as dynamic once it has changed, {_UNLESS}. Or "
     f"{ADVICE['python_value'][0].lower()}{ADVICE['python_value'][1:]}"
 )
 
@@ -282,9 +308,12 @@ def of_integer(reason: str, dynamic: bool | None) -> str | None:
     """The remedy for the guard in the first line, if it is on an integer that a tensor in its place
     does not help; ``None`` if it is on another value."""
     first, *others = [entry[:_LONGEST] for entry in reason.split("\n")[:_MOST_ENTRIES]]
-    if INTEGER_SETTING in first:
-        return _OF_GLOBAL_INTEGER if re.match(_IN_GLOBAL, first) else _OF_INTEGER
     guard, match = guard_of(first), _integer(first)
+    is_constant = match is not None and re.search(_CONSTANT_PLACE, f"{first} {guard}")
+    if is_constant:
+        return _OF_STATIC_GLOBAL_INTEGER if dynamic is False else _OF_GLOBAL_INTEGER
+    if INTEGER_SETTING in first:
+        return _OF_STATIC_INTEGER if dynamic is False else _OF_INTEGER
     if re.search(COMPARES, guard) or (match and re.search(_OWN_PLACE, first)):
         if not _is_in_kernel(first):
             return _OF_CONSTANT_INTEGER if match else _OF_NUMBER_CONDITION
@@ -330,7 +359,7 @@ def _number(entry: str) -> re.Match[str] | None:
 
 
 def _integer(entry: str) -> re.Match[str] | None:
-    return None if re.match(_IN_GLOBAL, entry) else re.match(_INTEGER, guard_of(entry))
+    return re.match(_INTEGER, guard_of(entry))
 
 
 def advice(
@@ -455,7 +484,24 @@ def _remedy(
             return number
     if category == "shape" and reason and (remedy := _of_size(reason, dynamic)):
         return remedy
-    return ADVICE.get(category)
+    return _of_tensor(category, guard) or ADVICE.get(category)
+
+
+def _of_tensor(category: str, guard: str) -> str | None:
+    """The remedy for a dtype or a kind of tensor, if it is not that of an input's dtype."""
+    if category == "dtype" and "default_dtype" in guard:
+        return ADVICE["global_state"]
+    if category == "dtype" and re.search(_OF_MODULE, guard):
+        return _OF_MODULE_DTYPE
+    return _OF_KIND if category == "object_identity" and _OTHER_KIND in guard else None
+
+
+def _has_place(entry: str) -> bool:
+    """Whether a line of code sets the condition. Up to torch 2.12, a remark is in its place where
+    PyTorch itself does: two sizes that are equal when it compiles are one.
+    """
+    comment = entry.partition("  # ")[2]
+    return bool(comment) and "duck sizing" not in comment
 
 
 def _is_in_kernel(entry: str) -> bool:
@@ -473,11 +519,12 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
         if not re.search(_SYMBOLIC, first):
             return None
         if len(re.findall(_A_SIZE, first.partition("  # ")[0])) == 2:
-            return _OF_RELATION
+            by_itself = re.fullmatch(_EQUAL_SIZES, guard_of(first)) and not _has_place(first)
+            return _OF_EQUAL if by_itself else _OF_RELATION
         return _OF_KERNEL if _is_in_kernel(first) else _OF_CONDITION
     if match["what"] != "size":
         return _OF_STRIDE if match["what"] == "stride" else _OF_RANK
-    if "._parameters[" in match["name"] or "._buffers[" in match["name"]:
+    if re.search(_OF_MODULE, match["name"]):
         return _OF_STATIC_PARAMETER if dynamic is False else _OF_PARAMETER
     if ON_PARAMETER in first:
         return _OF_STATIC_ARGUMENT if dynamic is False else _OF_ARGUMENT

@@ -13,83 +13,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from warmwatch.shared import guard_remedies as remedies
 from warmwatch.shared.guard_text import attribute
 
 _OWNER = r"[\w.\[\]'\"()]{1,200}?"
 NAME = rf"(?P<name>{_OWNER})"
 _CLASS = r"(?:, type=<class '(?:[\w.<>]*\.)?(?P<type>\w+)'>)?"
-EACH = "or call the function once in each way during the warm-up"
-
-# PyTorch names it in the hint of a guard on an integer attribute of a module, which it keeps static
-INTEGER_SETTING = "allow_unspec_int_on_nn_module"
-ATTRIBUTE = (
-    "Set the attribute before the first compiled call and keep it (None, as long as it is unused)."
-)
-ATTRIBUTE_NONE = (
-    "Keep a value of one type in the attribute from before the first compiled call on: make its "
-    "tensor beforehand (in __init__), or begin with a tensor of zeros instead of None, or with a "
-    "number if it is one later."
-)
-_NONE = f"Pass a tensor at every call (a mask of ones instead of None), {EACH}."
-OF_TYPE = f"Pass values of one type at every call, {EACH}."
-_SUBMODULE = (
-    "Replace submodules (adapters such as LoRA, quantized layers) before the first compiled call."
-)
-_FUNCTION = (
-    "Choose the function outside of the compiled one, with one compiled function for each, "
-    "or call it with each during the warm-up."
-)
-_OBJECT = (
-    "Pass the same object at every call, or each of them once during the warm-up (members of an "
-    "enum, modes); do not make a new one for each call."
-)
-_FREED = (
-    "Keep it alive and use the same one: make the object (a module, a context manager) or define "
-    "the function once, outside of the loop."
-)
-_FREED_GRADIENT = (
-    "Keep the gradients with zero_grad(set_to_none=False), or pass the gradient as an argument."
-)
-_NO_GRADIENT = (
-    "Give each parameter a gradient from the start (p.grad = torch.zeros_like(p)) and keep it with "
-    "zero_grad(set_to_none=False)."
-)
-CLASS_OF_CALL = (
-    "Define the class once, outside of functions and loops (a function that defines it makes "
-    "another one at each call), and pass values of one type at every call."
-)
-_NUMBER = (
-    "Keep it a tensor at every call: write the number into it with fill_() instead of putting a "
-    "number in its place."
-)
-INDEX = (
-    "PyTorch makes a constant of an index that is a tensor without dims: give it one dim "
-    "(x[t[None]] instead of x[t]), or use index_select() or gather()."
-)
-_INFERENCE = (
-    "Use torch.no_grad() instead of torch.inference_mode(), or clone() its tensors outside of it "
-    "before you pass them."
-)
-_ALIAS = "Pass the same tensor for both at every call, or never (a copy with .clone())."
-_ITEMS = (
-    "Keep the keys, their order and the number of items the same (pad it, or fill it before the "
-    "first compiled call), or keep it out of the compiled function."
-)
-OF_VALUE = (
-    "Keep the value that changes the same at every call, or out of the compiled function: branch "
-    "on it before the call, or compile one function for each of few values."
-)
-_GLOBAL = f"Set it once before the first compiled call and leave it so, {EACH}."
-_MODE = f"Enter it around every call of the compiled function or around none, {EACH}."
-_FUNC = (
-    "Compile the transformed function, such as torch.compile(torch.func.vmap(f)), instead of "
-    "transforming a compiled one."
-)
-_MARK = "Mark the size before the first call of the compiled function, and at every call alike."
-_BACKEND = "Call torch.compile once, or with the same backend function each time."
-_ADDRESS = "Keep the tensor's memory: write into it with copy_() instead of passing another tensor."
-_DTENSOR = f"Give the DTensor the same mesh and placements at every call, {EACH}."
-_SUBCLASS = f"Keep the metadata of the tensor subclass the same at every call, {EACH}."
 
 
 class Kind:
@@ -124,7 +53,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^not hasattr\({NAME}, '(?P<attribute>\w+)'\)",
         category="module_state",
         words="`{name}` has an attribute `{attribute}` now, and had none",
-        remedy=ATTRIBUTE,
+        remedy=remedies.ATTRIBUTE,
     ),
     Kind(
         guards=("HASATTR", "NOT_PRESENT_IN_GENERIC_DICT"),
@@ -132,7 +61,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^(?:not )?___dict_contains\('(?P<attribute>[\w.]+)', {NAME}\.__dict__\)",
         category="module_state",
         words="the attribute `{attribute}` of `{name}` was set or removed",
-        remedy=ATTRIBUTE,
+        remedy=remedies.ATTRIBUTE,
     ),
     Kind(
         guards=("HASATTR",),
@@ -140,7 +69,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^getattr failed on source {NAME.replace('?)', ')')}$",
         category="python_value",
         words="an attribute that `{name}` had is missing",
-        remedy=ATTRIBUTE,
+        remedy=remedies.ATTRIBUTE,
     ),
     Kind(
         guards=("TYPE_MATCH", "ID_MATCH"),
@@ -148,7 +77,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^Cache line invalidated because type\({NAME}\) got deallocated",
         category="object_identity",
         words="the class of `{name}` was freed, and this is another one",
-        remedy=CLASS_OF_CALL,
+        remedy=remedies.CLASS_OF_CALL,
     ),
     Kind(
         guards=("ID_MATCH", "WEAKREF_ALIVE"),
@@ -156,7 +85,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^Cache line invalidated because {NAME}\.grad got deallocated",
         category="object_identity",
         words="the gradient `{name}.grad` was freed, and this is a new one",
-        remedy=_FREED_GRADIENT,
+        remedy=remedies.FREED_GRADIENT,
     ),
     Kind(
         guards=("ID_MATCH", "WEAKREF_ALIVE"),
@@ -164,7 +93,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^Cache line invalidated because {NAME} got deallocated",
         category="object_identity",
         words="what it was compiled for (`{name}`) was freed, and this is a new one",
-        remedy=_FREED,
+        remedy=remedies.FREED,
     ),
     Kind(
         guards=("NONE_MATCH", "CONSTANT_MATCH"),
@@ -172,7 +101,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^{NAME} is None$",
         category="python_value",
         words="`{name}` was None and is not None now",
-        remedy=_NONE,
+        remedy=remedies.NONE,
     ),
     Kind(
         guards=("ID_MATCH",),
@@ -180,7 +109,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^_{{2,3}}check_(?:obj|type)_id\({NAME}, \d+\), type=<class 'NoneType'>",
         category="python_value",
         words="`{name}` was None and is not None now",
-        remedy=_NONE,
+        remedy=remedies.NONE,
     ),
     Kind(
         guards=("TENSOR_MATCH",),
@@ -188,7 +117,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^expected type of '{NAME}' to be .*found <class 'NoneType'>",
         category="python_value",
         words="`{name}`: type went from Tensor to None",
-        remedy=_NONE,
+        remedy=remedies.NONE,
     ),
     Kind(
         guards=("TENSOR_MATCH",),
@@ -196,7 +125,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^expected type of '{NAME}' to be .*found <class '(?P<new>int|float|bool)'>",
         category="python_value",
         words="`{name}`: type went from Tensor to {new}",
-        remedy=_NUMBER,
+        remedy=remedies.NUMBER,
     ),
     Kind(
         guards=("NOT_NONE_MATCH", "WEAKREF_ALIVE"),
@@ -204,7 +133,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^{NAME} is not None$",
         category="python_value",
         words="`{name}` is None or was freed, and was not",
-        remedy=_NONE,
+        remedy=remedies.NONE,
     ),
     Kind(
         guards=("SHAPE_ENV",),
@@ -212,7 +141,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^{NAME}\.item\(\) == (?P<value>-?\d+)$",
         category="python_value",
         words="`{name}`, a tensor as an index, is no longer {value}",
-        remedy=INDEX,
+        remedy=remedies.INDEX,
     ),
     Kind(
         guards=("FUNCTION_MATCH", "BUILTIN_MATCH", "ID_MATCH"),
@@ -221,7 +150,7 @@ KINDS: tuple[Kind, ...] = (
         r"type=<class '(?:builtin_function_or_method|function|method|\w*method\w*)'>",
         category="object_identity",
         words="`{name}` is another function",
-        remedy=_FUNCTION,
+        remedy=remedies.FUNCTION,
     ),
     Kind(
         guards=("CLOSURE_MATCH", "CONSTANT_MATCH"),
@@ -229,7 +158,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^___check_obj_id\({NAME}\.__code__, \d+\)",
         category="object_identity",
         words="`{name}` is another function",
-        remedy=_FUNCTION,
+        remedy=remedies.FUNCTION,
     ),
     Kind(
         guards=("CLASS_MATCH",),
@@ -237,7 +166,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^___check_obj_id\({NAME}, \d+\), type=<class 'type'>",
         category="object_identity",
         words="`{name}` is another class",
-        remedy=_OBJECT,
+        remedy=remedies.OBJECT,
     ),
     Kind(
         guards=("TYPE_MATCH",),
@@ -246,7 +175,7 @@ KINDS: tuple[Kind, ...] = (
         r"type=<class '[\w.<>]*<locals>\.(?P<type>\w+)'>",
         category="object_identity",
         words="`{name}` is of another type than {type}, a class that a function defines",
-        remedy=CLASS_OF_CALL,
+        remedy=remedies.CLASS_OF_CALL,
     ),
     Kind(
         guards=("TYPE_MATCH",),
@@ -254,7 +183,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^___check_type_id\((?P<name>{_OWNER}\._modules\['\w{{1,80}}'\]), \d+\){_CLASS}",
         category="object_identity",
         words="`{name}` is of another type than {type}",
-        remedy=_SUBMODULE,
+        remedy=remedies.SUBMODULE,
     ),
     Kind(
         guards=("TYPE_MATCH", "FAKE_SCRIPT_TYPE_MATCH"),
@@ -262,7 +191,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^___check_(?:type_id|fake_script_type)\({NAME}, \d+\){_CLASS}",
         category="object_identity",
         words="`{name}` is of another type than {type}",
-        remedy=OF_TYPE,
+        remedy=remedies.OF_TYPE,
     ),
     Kind(
         guards=("TYPE_MATCH",),
@@ -270,15 +199,15 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^TYPE_MISMATCH\({NAME}\)$",
         category="object_identity",
         words="`{name}` is of another type",
-        remedy=OF_TYPE,
+        remedy=remedies.OF_TYPE,
     ),
     Kind(
         guards=("ID_MATCH", "MODULE_MATCH", "NN_MODULE", "PYMODULE_MATCH"),
         example="___check_obj_id(mode, 94), type=<class '__main__.Mode'>",
         pattern=rf"^___check_obj_id\({NAME}, \d+\){_CLASS}",
         category="object_identity",
-        words="`{name}` is another {type}",
-        remedy=_OBJECT,
+        words="`{name}` is no longer the same {type}",
+        remedy=remedies.OBJECT,
     ),
     Kind(
         guards=("DUPLICATE_INPUT",),
@@ -286,7 +215,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^{NAME} is (?P<other>[\w.\[\]'\"]+)$",
         category="object_identity",
         words="`{name}` and `{other}` are no longer the same object",
-        remedy=_ALIAS,
+        remedy=remedies.ALIAS,
     ),
     Kind(
         guards=("NO_TENSOR_ALIASING",),
@@ -295,7 +224,7 @@ KINDS: tuple[Kind, ...] = (
         r"['\"](?P<other>[\w.]+)['\"]\])?",
         category="object_identity",
         words="`{name}` and `{other}` are the same tensor now",
-        remedy=_ALIAS,
+        remedy=remedies.ALIAS,
     ),
     Kind(
         guards=("STORAGE_OVERLAPPING",),
@@ -303,7 +232,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"^(?:not )?check_overlapping\(",
         category="object_identity",
         words="inputs share memory in another way than before",
-        remedy=_ALIAS,
+        remedy=remedies.ALIAS,
     ),
     Kind(
         guards=("SET_CONTAINS", "SET_NOT_CONTAINS"),
@@ -311,7 +240,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^(?:not )?set\.__contains__\({NAME}, ",
         category="python_value",
         words="the items of the set `{name}` changed",
-        remedy=_ITEMS,
+        remedy=remedies.ITEMS,
     ),
     Kind(
         guards=("DICT_CONTAINS", "DICT_NOT_CONTAINS"),
@@ -319,7 +248,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"^(?:not )?___dict_contains\(.{1,100}?, (?P<name>[\w.\[\]'\"]+)\)",
         category="python_value",
         words="the keys of `{name}` changed",
-        remedy=_ITEMS,
+        remedy=remedies.ITEMS,
     ),
     Kind(
         guards=("DICT_KEYS", "DICT_KEYS_MATCH", "DICT_CONST_KEYS", "MAPPING_KEYS_CHECK"),
@@ -328,7 +257,7 @@ KINDS: tuple[Kind, ...] = (
         r"(?:\[\d+\])? ==",
         category="python_value",
         words="the keys of `{name}`, or their order, changed",
-        remedy=_ITEMS,
+        remedy=remedies.ITEMS,
     ),
     Kind(
         guards=("DICT_VERSION",),
@@ -336,7 +265,15 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^___dict_version\({NAME}\) == ",
         category="python_value",
         words="the dict `{name}` changed",
-        remedy=_ITEMS,
+        remedy=remedies.ITEMS,
+    ),
+    Kind(
+        guards=("DICT_KEYS_MATCH", "NOT_PRESENT_IN_GENERIC_DICT"),
+        example="KeyError on L['self'].scale",
+        pattern=r"^KeyError on (?P<name>[\w.\[\]'\"]{1,200}\.\w+)$",
+        category="module_state",
+        words="`{name}` is missing, and was there",
+        remedy=remedies.ATTRIBUTE,
     ),
     Kind(
         guards=("DICT_KEYS_MATCH", "SEQUENCE_LENGTH"),
@@ -344,7 +281,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^(?:Key|Index)Error on {NAME.replace('?)', ')')}$",
         category="python_value",
         words="`{name}` is missing, and was there",
-        remedy=_ITEMS,
+        remedy=remedies.ITEMS,
     ),
     Kind(
         guards=("SEQUENCE_LENGTH", "EMPTY_NN_MODULE_HOOKS_DICT"),
@@ -355,12 +292,20 @@ KINDS: tuple[Kind, ...] = (
         remedy="Register hooks before the first compiled call.",
     ),
     Kind(
+        guards=("SEQUENCE_LENGTH", "DICT_KEYS_MATCH"),
+        example="len(self._modules['blocks']._modules) != 2",
+        pattern=rf"^len\({NAME}\._(?:modules|parameters|buffers|keys)\) [!=]= ",
+        category="module_state",
+        words="the number of submodules or parameters of `{name}` changed",
+        remedy=remedies.SUBMODULE,
+    ),
+    Kind(
         guards=("SEQUENCE_LENGTH",),
         example="not buf",
         pattern=r"^not (?P<name>[\w.\[\]'\"]+)$",
         category="python_value",
         words="`{name}` was empty and is not now",
-        remedy=_ITEMS,
+        remedy=remedies.ITEMS,
     ),
     Kind(
         guards=("TUPLE_ITERATOR_LEN", "LIST_REVERSEITERATOR_LEN"),
@@ -368,7 +313,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^___(?:tuple_iterator|list_reverseiterator)_len\({NAME}\) == (?P<value>\d+)",
         category="python_value",
         words="the length of `{name}` is no longer {value}",
-        remedy=_ITEMS,
+        remedy=remedies.ITEMS,
     ),
     Kind(
         guards=("RANGE_ITERATOR_MATCH", "COUNT_ITERATOR_MATCH"),
@@ -376,7 +321,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^___normalize_(?:range|count)_iter\({NAME}\) == ",
         category="python_value",
         words="the iterator `{name}` is at another place",
-        remedy=OF_VALUE,
+        remedy=remedies.OF_VALUE,
     ),
     Kind(
         guards=("EQUALS_MATCH",),
@@ -384,7 +329,15 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^\(type\({NAME}\) is (?:float|complex) and __\w+_isnan",
         category="python_value",
         words="`{name}` is no longer NaN",
-        remedy=OF_VALUE,
+        remedy=remedies.OF_VALUE,
+    ),
+    Kind(
+        guards=("SHAPE_ENV",),
+        example="not math.isnan(k)",
+        pattern=rf"^not (?:__)?math[._]isnan\({NAME}\)$",
+        category="python_value",
+        words="`{name}` is NaN, and was a number",
+        remedy=remedies.OF_VALUE,
     ),
     Kind(
         guards=("CONSTANT_SUBCLASS_MATCH",),
@@ -392,7 +345,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^(?:int|float|str|bool|complex|bytes)\({NAME}\) == (?P<value>.{{1,60}})$",
         category="python_value",
         words="`{name}` is no longer {value}",
-        remedy=OF_VALUE,
+        remedy=remedies.OF_VALUE,
     ),
     Kind(
         guards=("DISPATCH_KEY_SET_MATCH",),
@@ -400,7 +353,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^{NAME}\.raw_repr\(\) == ",
         category="global_state",
         words="the dispatch keys in `{name}` changed",
-        remedy=_MODE,
+        remedy=remedies.MODE,
     ),
     Kind(
         guards=("DUAL_LEVEL",),
@@ -408,7 +361,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"^torch\.autograd\.forward_ad\._current_level == ",
         category="global_state",
         words="forward-mode differentiation was entered or left",
-        remedy=_MODE,
+        remedy=remedies.MODE,
     ),
     Kind(
         guards=("FUNCTORCH_STACK_MATCH",),
@@ -416,7 +369,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"^torch\._functorch\.pyfunctorch\.compare_functorch_state",
         category="global_state",
         words="a transform of torch.func (vmap, grad) was entered or left",
-        remedy=_FUNC,
+        remedy=remedies.FUNC,
     ),
     Kind(
         guards=("TENSOR_MATCH",),
@@ -425,7 +378,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"dispatch key set mismatch.*FuncTorch",
         category="global_state",
         words="a transform of torch.func (vmap, grad) was entered or left",
-        remedy=_FUNC,
+        remedy=remedies.FUNC,
     ),
     Kind(
         guards=("TENSOR_MATCH",),
@@ -435,7 +388,7 @@ KINDS: tuple[Kind, ...] = (
         r"DispatchKeySet\((\w+)[^)]*\bAutograd\w+\), actual DispatchKeySet\(\2(?![^)]*\bAutograd)",
         category="object_identity",
         words="`{name}` was made or is used in inference mode, and was not before",
-        remedy=_INFERENCE,
+        remedy=remedies.INFERENCE,
     ),
     Kind(
         guards=("TENSOR_MATCH",),
@@ -446,7 +399,7 @@ KINDS: tuple[Kind, ...] = (
         r"DispatchKeySet\(\2[^)]*\bAutograd",
         category="object_identity",
         words="`{name}` was made or used in inference mode, and is not now",
-        remedy=_INFERENCE,
+        remedy=remedies.INFERENCE,
     ),
     Kind(
         guards=("AUTOGRAD_SAVED_TENSORS_HOOKS",),
@@ -454,7 +407,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"top_saved_tensors_hooks ids == ",
         category="global_state",
         words="hooks for saved tensors (offloading, checkpointing) were set or removed",
-        remedy=_MODE,
+        remedy=remedies.MODE,
     ),
     Kind(
         guards=("TENSOR_SUBCLASS_METADATA_MATCH",),
@@ -462,7 +415,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"^___check_metadata_\d+",
         category="python_value",
         words="the metadata of a tensor subclass changed",
-        remedy=_SUBCLASS,
+        remedy=remedies.SUBCLASS,
     ),
     Kind(
         guards=("DTENSOR_SPEC_MATCH",),
@@ -470,7 +423,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"^__dtensor_spec_\d+",
         category="shape",
         words="mesh, placements or shape of a DTensor changed",
-        remedy=_DTENSOR,
+        remedy=remedies.DTENSOR,
     ),
     Kind(
         guards=("OPAQUE_OBJ_GUARD_FN_MATCH",),
@@ -478,7 +431,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"^___check_opaque_guard_fn_\d+",
         category="python_value",
         words="a value of an opaque object changed",
-        remedy=OF_VALUE,
+        remedy=remedies.OF_VALUE,
     ),
     Kind(
         guards=("TORCH_FUNCTION_STATE", "TORCH_FUNCTION_MODE_STACK"),
@@ -486,7 +439,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"^___check_torch_function_mode_stack\(\)",
         category="global_state",
         words="a torch function mode (such as a default device) was entered or left",
-        remedy=_MODE,
+        remedy=remedies.MODE,
     ),
     Kind(
         guards=("DEFAULT_DEVICE",),
@@ -494,7 +447,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"CURRENT_DEVICE == ",
         category="device",
         words="the default device changed",
-        remedy=_GLOBAL,
+        remedy=remedies.GLOBAL,
     ),
     Kind(
         guards=("CURRENT_STREAM_MATCH",),
@@ -502,7 +455,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"___get_current_stream\(",
         category="global_state",
         words="the current stream changed",
-        remedy=_MODE,
+        remedy=remedies.MODE,
     ),
     Kind(
         guards=("COW_TENSOR_MATCH",),
@@ -510,7 +463,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^___cow_tensor_matches\({NAME}, ",
         category="object_identity",
         words="`{name}` is a copy-on-write tensor now, or no longer",
-        remedy=OF_TYPE,
+        remedy=remedies.OF_TYPE,
     ),
     Kind(
         guards=("DIMENSION_DYNAMIC_MARKING_GUARD", "DYNAMIC_INDICES", "TENSOR_MATCH"),
@@ -519,7 +472,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"_has_dynamo_dim_marking|_dynamo_\w*(?:indices|shape_ids|unbacked_bounds)",
         category="shape",
         words="a size is marked (dynamic, static or unbacked) in another way than before",
-        remedy=_MARK,
+        remedy=remedies.MARK,
     ),
     Kind(
         guards=("DATA_PTR_MATCH",),
@@ -527,7 +480,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^{NAME}\.data_ptr\(\) == ",
         category="object_identity",
         words="`{name}` is at another address",
-        remedy=_ADDRESS,
+        remedy=remedies.ADDRESS,
     ),
     Kind(
         guards=("BACKEND_MATCH",),
@@ -535,7 +488,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=r"^BACKEND_MATCH failure",
         category="object_identity",
         words="torch.compile was called again, with another backend function",
-        remedy=_BACKEND,
+        remedy=remedies.BACKEND,
     ),
     Kind(
         guards=("NONE",),
@@ -588,7 +541,7 @@ def words_of(guard: str) -> str | None:
     if "{name}" in kind.words and "name" not in named:
         return "inputs are the same tensor now"  # PyTorch could not name them
     names = {key: attribute(value) for key, value in named.items()}
-    unknown = "object" if "another {type}" in kind.words else "before"
+    unknown = "object" if "the same {type}" in kind.words else "before"
     names["type"] = f"`{named['type']}`" if "type" in named else unknown
     return kind.words.format(**names)
 
@@ -598,9 +551,9 @@ def remedy_of(guard: str) -> str | None:
     if pair is None:
         return None
     kind, named = pair
-    if kind.remedy != _NONE:
+    if kind.remedy != remedies.NONE:
         return kind.remedy
     name = attribute(named["name"])
     if name.endswith(".grad"):
-        return _NO_GRADIENT
-    return ATTRIBUTE_NONE if re.match(_ATTRIBUTE_OF, name) else _NONE
+        return remedies.NO_GRADIENT
+    return remedies.ATTRIBUTE_NONE if re.match(_ATTRIBUTE_OF, name) else remedies.NONE

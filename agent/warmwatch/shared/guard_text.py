@@ -13,8 +13,15 @@ _KEY = r"\[list\((?:dict\.keys\([^()]*\)|[^()]*\.keys\(\))\)\[\d+\]\]"
 _AS_TENSOR = r"\b___as_tensor\(([^()]{1,200})\)\.item\(\)"
 # A condition that the code or PyTorch sets on sizes and integers that are dynamic
 COMPARES = r" (?:<=?|>=?|!=) |^\(.{1,200}\) == "
+_OF_NUMPY = r"\b___from_numpy\(([\w.\[\]'\"]{1,200})\)"  # an array of NumPy
+_OF_ENVIRONMENT = r"\bos\.environ\._data\[b"
 ON_PARAMETER = ". Guard failed on a parameter"  # PyTorch's text after the reason itself
 _REGISTERED = r"\.(?:_parameters|_buffers|_modules|__dict__)\[['\"](?P<name>\w+)['\"]\]"
+# An attribute that a class has, or one that it inherits from
+_OF_CLASS = (
+    r"\b(?:dict\()?type\((?P<name>[\w.\[\]'\"]{1,200})\)(?:\.__mro__\[\d+\])?"
+    r"\.__dict__\)?\[['\"](?P<attribute>\w+)['\"]\]"
+)
 
 
 def guard_of(entry: str) -> str:
@@ -22,7 +29,9 @@ def guard_of(entry: str) -> str:
     line = entry.strip().partition("\n")[0]
     guard = re.sub(ENTRY, "", line).partition("  # ")[0].partition(ON_PARAMETER)[0]
     named = re.sub(_KEY, "['...']", re.sub(LOCAL, r"\1", guard.strip().removesuffix(".")))
-    return re.sub(_AS_TENSOR, r"\1", named)
+    named = re.sub(_OF_NUMPY, r"\1", re.sub(_OF_ENVIRONMENT, "os.environ[", named))
+    of_class = re.sub(_OF_CLASS, r"\g<name>.__class__.\g<attribute>", named)
+    return re.sub(_AS_TENSOR, r"\1", of_class)
 
 
 _IN_CLOSURE = r"^([\w.]+)\.__closure__\[([A-Za-z_]\w*)\]\.cell_contents"

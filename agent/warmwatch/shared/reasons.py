@@ -28,11 +28,12 @@ _TYPE = (
     r"^expected type of '(?P<name>.+?)' to be (?:<class '(?P<old>[\w.<>]+)'>|a tensor type).*?"
     r"found <class '(?P<new>[\w.<>]+)'>"
 )
-_KEY_SETS = r"expected DispatchKeySet\((\w+)[^)]*\), actual DispatchKeySet\((\w+)"
+_KEY_SETS = r"expected DispatchKeySet\(([\w, ]+)\), actual DispatchKeySet\(([\w, ]+)\)"
 _SIZE = r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
 _EQUAL = r"([\w.\[\]'\"]+)\.size\(\)\[(\d+)\] == ([\w.\[\]'\"]+)\.size\(\)\[(\d+)\]"
 _REDACTED = "['...']"  # a key of the program
-_LINE = r"  # ([\w.<>+@-]+:\d+) in "
+_TEXTS = ("'...'", "b'...'")  # its values
+_LINE = r"  # (?!<frozen )([\w.<>+@-]+:\d+) in "
 _RANGE = rf"(?:(?P<low>\d+) <= )?{_SIZE}(?: <= (?P<high>\d+))?"
 # the agent's text for what a Triton kernel is compiled or tuned for
 _KERNEL = (
@@ -102,8 +103,10 @@ def plain(
         or _outside_range_with_size(guard, others)
         or next(filter(None, by_kind), None)
     )
+    text = text and attribute(text)
     text = text and re.sub(rf"`{_OF_STACK}`", "a value from before the graph break", text)
-    if text and _REDACTED in text and (line := re.search(_LINE, first)):
+    # a condition has its line already
+    if text and _REDACTED in text and (line := re.search(_LINE, first)) and line[1] not in text:
         text = f"{text} ({line[1]})"
     return text if text and len(text) <= _LONGEST else None
 
@@ -146,7 +149,8 @@ def _state(guard: str, category: str | None) -> str | None:
     texts = [text for name, text in _STATES.items() if name in names]
     settings = [f"`{name}`" for name in names if name in _SETTINGS]
     if settings:
-        texts.append(f"the setting {' and '.join(settings)} changed")
+        of_float32 = " (precision of float32)" if "`allow_tf32`" in settings else ""
+        texts.append(f"the setting {' and '.join(settings)}{of_float32} changed")
     return "; ".join(texts) or "a global setting of PyTorch changed"
 
 
@@ -187,12 +191,18 @@ def _from_to(old: str, new: str) -> str:
 
 
 def _kind_of(name: str, guard: str, category: str | None) -> str:
-    """The change in the first dispatch keys, which name device and layout."""
+    """The change in the dispatch keys: the first one names device and layout, others what else the
+    tensor is, such as a lazy conjugate."""
     keys = re.search(_KEY_SETS, guard)
-    if keys is None or keys[1] == keys[2]:
+    if keys is None:
         return f"`{name}` is of another kind"
-    what = "device" if category == "device" else "kind"
-    return f"`{name}`: {what} {_from_to(keys[1], keys[2])}"
+    old, new = (text.split(", ") for text in keys.groups())
+    if old[0] != new[0]:
+        what = "device" if category == "device" else "kind"
+        return f"`{name}`: {what} {_from_to(old[0], new[0])}"
+    changes = [("now", set(new) - set(old)), ("no longer", set(old) - set(new))]
+    texts = "; ".join(f"{how} {', '.join(sorted(names))}" for how, names in changes if names)
+    return f"`{name}` is of another kind{f' ({texts})' if texts else ''}"
 
 
 def _type(guard: str, _category: str | None) -> str | None:
@@ -301,13 +311,12 @@ def _value(guard: str, category: str | None) -> str | None:
         return None
     name, value = attribute(match["name"]), _short(match["value"].strip())
     if category == "module_state" and name.endswith(".training"):
-        return (
-            "the module went from eval() to train()"
-            if value in ("False", "0")
-            else ("the module went from train() to eval()")
-        )
+        owner = name.removesuffix(".training")
+        module = f"the module `{owner}`" if "." in owner else "the module"
+        was, now = ("eval", "train") if value in ("False", "0") else ("train", "eval")
+        return f"{module} went from {was}() to {now}()"
     # the agent redacts strings: "it is no longer '...'" would help no one
-    return f"`{name}` changed" if value == "'...'" else f"`{name}` is no longer {value}"
+    return f"`{name}` changed" if value in _TEXTS else f"`{name}` is no longer {value}"
 
 
 def _short(value: str) -> str:

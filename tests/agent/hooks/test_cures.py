@@ -439,7 +439,12 @@ Program = Callable[..., None]
 CURES: list[tuple[Program, str, str, int]] = [
     (mask, "None", "mask of ones", 0),
     (attribute, "`lora_A`", "before the first compiled call", 0),
-    (attribute_none, "`self.block.memory` was None", "a tensor of zeros instead of None", 0),
+    (
+        attribute_none,
+        "`self.block.memory` was None",
+        "its tensor, or one of zeros, instead of None",
+        0,
+    ),
     (gradient, ".grad` ", "torch.zeros_like(p)", 0),
     (function, "`act` is another function", "one compiled function for each", 0),
     (freed, "freed", "Define the class once", 0),
@@ -449,7 +454,7 @@ CURES: list[tuple[Program, str, str, int]] = [
     (device, "a torch function mode", "around every call", 0),
     (transform, "torch.func", "torch.compile(torch.func.vmap(f))", 0),
     (backend, "another backend function", "same backend function", 0),
-    (adapter, "is of another type than", "Replace submodules", 0),
+    (adapter, "is of another type than", "Add and replace submodules", 0),
     (counter, ".0.calls` is no longer 3", "allow_unspec_int_on_nn_module", 1),
     (own_counter, "`self.calls` is no longer 3", "allow_unspec_int_on_nn_module", 1),
     (global_counter, ".calls` is no longer 3", "in a tensor", 0),
@@ -475,7 +480,7 @@ CURES: list[tuple[Program, str, str, int]] = [
 _OBJECT = "Pass the same object"
 LESS: dict[str, dict[Program, tuple[str, str] | None]] = {
     "2.6": {
-        function: ("`act` is another object", _OBJECT),
+        function: ("`act` is no longer the same object", _OBJECT),
         keys: ("the length of `of`", "number of items"),
         names: ("`of` is no longer", "Keep the value"),
         counter: None,

@@ -120,7 +120,10 @@ def test_one_layout_saves_a_compilation_in_the_warm_up_too() -> None:
         ("___stack1 == '...'", "comes from a graph break"),
         ("len(___stack2) == 3", "comes from a graph break"),
         ("L['packed']['...'] == 31868", "PyTorch treats a number as dynamic"),
-        ("G['packed'] == 31868", "as a tensor"),
+        ("G['packed'] == 31868", "pass it as an argument"),
+        ("dict(type(L['c']).__dict__)['packed'] == 31868", "PyTorch treats a number as dynamic"),
+        ("L['f'].__defaults__[0] == 31868", "pass it as an argument"),
+        ("L['cfg'].packed == 31868", "PyTorch treats a number as dynamic"),
         ("L['self'].gate.weight == 0.5", "PyTorch treats a number as dynamic"),
         ("L['weight'] == 1e-05", "PyTorch treats a number as dynamic"),
         ("L['weight'] == -inf", "as a tensor"),
@@ -142,7 +145,7 @@ def test_the_advice_for_a_value_follows_from_its_guard(guard: str, words: str) -
             "self.calls == 3  # a.py:3 in f (allow_unspec_int_on_nn_module)",
             "integer becomes dynamic",
         ),
-        ("G['m'].calls == 3  # a.py:3 in f (allow_unspec_int_on_nn_module)", "integer in a tensor"),
+        ("G['m'].calls == 3  # a.py:3 in f (allow_unspec_int_on_nn_module)", "in a tensor"),
         ("self.cache is None", "instead of None"),
         ("t.item() == 26", "x[t[None]]"),
         ("not hasattr(self, 'lora_A')", "before the first compiled call"),
@@ -314,7 +317,49 @@ def test_no_more_recompiles_are_promised_only_where_none_follow(records: Path) -
     assert promised == {(name, None) for name, _ in done if name not in constant}
     # with the remedy for ``dynamic=False``, the same function is one of those
     undone = {name for (name, _), texts in advised.items() if "Leave dynamic=False" in str(texts)}
-    assert undone - {"probability"} == {name for name, _ in promised}
+    assert undone - constant == {name for name, _ in promised}
+
+
+@pytest.mark.parametrize(
+    ("comment", "words"),
+    [
+        ("", "took both sizes for one"),
+        (
+            "  # duck sizing added this equality because these variables had the same size",
+            "for one",
+        ),
+        ("  # t.py:3 in f", "take the branch outside of it"),
+    ],
+)
+def test_sizes_that_were_equal_by_chance_are_no_condition_of_the_code(
+    comment: str, words: str
+) -> None:
+    guard = f"0/0: L['x'].size()[1] == L['x'].size()[0]{comment}"
+    assert words in str(advice("shape", "forward", guard))
+
+
+@pytest.mark.parametrize(
+    ("category", "guard", "words"),
+    [
+        ("dtype", "tensor 'x' dtype mismatch. expected Float, actual Double", "Cast the tensor"),
+        (
+            "dtype",
+            "tensor 'self._buffers['b']' dtype mismatch. expected Float, actual Double",
+            "Convert the module",
+        ),
+        ("dtype", "GLOBAL_STATE changed: default_dtype ", "Set global switches"),
+        (
+            "object_identity",
+            "tensor 'x' dispatch key set mismatch. expected Set(CPU), actual Set(Sparse)",
+            "to_dense()",
+        ),
+        ("module_state", "KeyError on L['self'].scale", "Set the attribute before"),
+        ("python_value", "KeyError on L['batch']['...']", "Keep the keys"),
+        ("python_value", "(8 % k) == 0  # t.py:3 in f (_refs/__init__.py:9 in g)", "own kernels"),
+    ],
+)
+def test_the_advice_is_for_what_the_guard_is_about(category: str, guard: str, words: str) -> None:
+    assert words in str(advice(category, "forward", f"0/0: {guard}"))
 
 
 def test_no_mark_is_advised_for_a_tensor_from_before_a_graph_break() -> None:

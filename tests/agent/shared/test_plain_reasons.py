@@ -54,7 +54,9 @@ PLAIN = {
     f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(CPU, AutocastCPU)": (
         "autocast was entered or left"
     ),
-    f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(CPU, Negative)": "`x` is of another kind",
+    f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(CPU, Negative)": (
+        "`x` is of another kind (now Negative)"
+    ),
     f"0/0: tensor 'x' {KEYS}(CPU, AutogradCPU), actual DispatchKeySet(Meta, AutogradMeta)": (
         "`x`: device went from CPU to Meta"
     ),
@@ -148,7 +150,7 @@ PLAIN = {
     "0/0: G['cfg']['...'] == '...'": "`cfg['...']` changed",
     "0/0: cfg['...'] == 3": "`cfg['...']` is no longer 3",
     "0/0: len(xs) == 3": "the length of `xs` is no longer 3",
-    "0/0: ___check_obj_id(fn, 94)": "`fn` is another object",
+    "0/0: ___check_obj_id(fn, 94)": "`fn` is no longer the same object",
     "0/0: words of a PyTorch to come": None,
     "": None,
 }

@@ -7,7 +7,7 @@ SOURCE = "huggingface/diffusers#4347"
 EXPECT = {
     "category": "python_value",
     "names": ["`self.index` was None and is not None now", "`self.index` is no longer 1"],
-    "remedy": ["with a number if it is one later"],
+    "remedy": ["a number if it is one later"],
     "recompiles": 2,
     "cured": 1,
 }

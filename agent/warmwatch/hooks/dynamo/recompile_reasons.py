@@ -34,8 +34,9 @@ from warmwatch.hooks.dynamo.variants import tensors_in
 from warmwatch.hooks.last_batch import ragged_last_batch
 from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up, untraced
 from warmwatch.hooks.redaction import guard
-from warmwatch.shared.guard_kinds import CLASS_OF_CALL, kind_of, remedy_of
-from warmwatch.shared.guard_text import guard_of
+from warmwatch.shared.guard_kinds import kind_of, remedy_of
+from warmwatch.shared.guard_remedies import CLASS_OF_CALL
+from warmwatch.shared.guard_text import attribute, guard_of
 from warmwatch.shared.user_code import place
 from warmwatch.shared.values import NEW_INSTANCE
 
@@ -218,7 +219,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
         r"\.training|_modules|_parameters|_buffers|_hooks|nn_module|___check_obj_id\(.*\.forward",
         "module_state",
     ),
-    (r"___check_obj_id|___check_type_id|_id\(| is ", "object_identity"),
+    (r"___check_obj_id|___check_type_id|_id\(| is |dispatch key set mismatch", "object_identity"),
     (r"==|!=|<=|>=|<|>|len\(|___dict|not in | in ", "python_value"),
 )
 _COMPILED = tuple((re.compile(pattern), category) for pattern, category in _PATTERNS)
@@ -392,6 +393,7 @@ def category_of(reason: str) -> str:
     first = _FRAME.sub("", guard(reason.strip().partition("\n")[0])).partition("  # ")[0]
     if pair := kind_of(guard_of(first)):
         return pair[0].category
+    first = attribute(first)  # what a submodule has is not its own state
     for pattern, category in _COMPILED:
         if pattern.search(first):
             return category

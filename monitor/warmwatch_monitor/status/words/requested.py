@@ -217,7 +217,9 @@ def _skip_of(reason: str) -> _Skip | None:
 # where another tensor has the same one, which became dynamic a recompile later.
 _KEEPS_CHANGING, _SIZE_KEEPS_CHANGING = 3, 4
 _MOST = 3
-_AS_A_TENSOR = "pass it as a tensor, or keep it out of the compiled function"
+_AS_A_TENSOR = (
+    "pass it as a tensor if the code only computes with it, or keep it out of the compiled function"
+)
 _PAD = "pad to your largest size"
 _LEAST_DYNAMIC = 2  # PyTorch specializes on 0 and 1, even in a dimension that is marked dynamic
 

@@ -1,0 +1,76 @@
+"""The remedies for guards whose kind is in the table of ``guard_kinds.py``."""
+
+from __future__ import annotations
+
+EACH = "or call the function once in each way during the warm-up"
+
+# PyTorch names it in the hint of a guard on an integer attribute of a module, which it keeps static
+INTEGER_SETTING = "allow_unspec_int_on_nn_module"
+ATTRIBUTE = (
+    "Set the attribute before the first compiled call and keep it (None, as long as it is unused)."
+)
+ATTRIBUTE_NONE = (
+    "Keep a value of one type in the attribute from before the first compiled call on (its tensor, "
+    f"or one of zeros, instead of None; a number if it is one later), {EACH}."
+)
+NONE = f"Pass None at every call or at none (a mask of ones instead of no mask), {EACH}."
+OF_TYPE = f"Pass values of one type at every call, {EACH}."
+SUBMODULE = (
+    "Add and replace submodules and parameters (adapters such as LoRA, quantized layers) before "
+    "the first compiled call."
+)
+FUNCTION = (
+    "Choose the function outside of the compiled one, with one compiled function for each, "
+    "or call it with each during the warm-up."
+)
+OBJECT = (
+    "Pass the same object at every call, or each of them once during the warm-up (members of an "
+    "enum, modes); do not make a new one for each call."
+)
+FREED = (
+    "Keep it alive and use the same one: make the object (a module, a context manager) or define "
+    "the function once, outside of the loop."
+)
+FREED_GRADIENT = (
+    "Keep the gradients with zero_grad(set_to_none=False), or pass the gradient as an argument."
+)
+NO_GRADIENT = (
+    "Give each parameter a gradient from the start (p.grad = torch.zeros_like(p)) and keep it with "
+    "zero_grad(set_to_none=False)."
+)
+CLASS_OF_CALL = (
+    "Define the class once, outside of functions and loops (a function that defines it makes "
+    "another one at each call), and pass values of one type at every call."
+)
+NUMBER = (
+    "Keep it a tensor at every call: write the number into it with fill_() instead of putting a "
+    "number in its place."
+)
+INDEX = (
+    "PyTorch makes a constant of an index that is a tensor without dims: give it one dim "
+    "(x[t[None]] instead of x[t]), or use index_select() or gather()."
+)
+INFERENCE = (
+    "Use torch.no_grad() instead of torch.inference_mode(), or clone() its tensors outside of it "
+    "before you pass them."
+)
+ALIAS = "Pass the same object for both at every call, or never (of a tensor: a copy with .clone())."
+ITEMS = (
+    "Keep the keys, their order and the number of items the same (pad it, or fill it before the "
+    "first compiled call), or keep it out of the compiled function."
+)
+OF_VALUE = (
+    "Keep the value that changes the same at every call, or out of the compiled function: branch "
+    "on it before the call, or compile one function for each of few values."
+)
+GLOBAL = f"Set it once before the first compiled call and leave it so, {EACH}."
+MODE = f"Enter it around every call of the compiled function or around none, {EACH}."
+FUNC = (
+    "Compile the transformed function, such as torch.compile(torch.func.vmap(f)), instead of "
+    "transforming a compiled one."
+)
+MARK = "Mark the size before the first call of the compiled function, and at every call alike."
+BACKEND = "Call torch.compile once, or with the same backend function each time."
+ADDRESS = "Keep the tensor's memory: write into it with copy_() instead of passing another tensor."
+DTENSOR = f"Give the DTensor the same mesh and placements at every call, {EACH}."
+SUBCLASS = f"Keep the metadata of the tensor subclass the same at every call, {EACH}."
