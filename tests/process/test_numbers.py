@@ -271,7 +271,7 @@ def _number(shown: str) -> int:
 
 def of_text(numbers: Numbers, view: str, text: str) -> None:
     """The prose of a report, as text or as HTML without its tags."""
-    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text).replace("&#x27;", "'"))
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>\s][^>]*>", " ", text).replace("&#x27;", "'"))
     found = re.search(r"Compiling: \S+ \S+ in (\d+) compilations", text)
     broken = re.search(r"(\d+) graph breaks", text)
     assert found, text

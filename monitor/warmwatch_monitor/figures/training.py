@@ -107,6 +107,8 @@ class PublishedSteps(Struct, frozen=True, kw_only=True):
     """
     first_at: Epoch | None = None
     """When the first step ended; null before it."""
+    last_at: Annotated[Epoch | None, figure("last_step_timestamp_seconds")] = None
+    """When the last step ended."""
     last: Seconds | None = None
     """Length of the last step."""
     last_second: Seconds | None = None

@@ -99,8 +99,6 @@ class Steps(PublishedSteps, frozen=True, kw_only=True):
     """The rank's steps."""
 
     count: StepCount = 0
-    last_at: Annotated[Epoch | None, figure("last_step_timestamp_seconds")] = None
-    """When the last step ended."""
     before_first_compile_seconds: float | None = None
     """Compile time before step 1, as in an evaluation; ``None`` if not known."""
     averaged: bool = False

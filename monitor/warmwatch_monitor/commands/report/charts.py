@@ -43,6 +43,7 @@ _CLASSES = {
     shares.EVALUATION: "s-evaluation",
     shares.SAVING: "s-saving",
     shares.BEFORE: "s-before",
+    shares.AFTER: "s-after",
     shares.NOTHING: "s-nothing",
 }
 _SIGN = 8.0  # width of a character, rounded up

@@ -20,8 +20,8 @@ CLEAN, DATA, STALLS = "clean steps", "waiting for data", "stalls"
 WARMUP, LATER = "warm-up", "compiling after the warm-up"  # late first compilations, too
 GAPS = "unexplained gaps"  # long steps without a known cause; evaluations may be among them
 EVALUATION, SAVING, NOTHING = "evaluation", "saving", "unaccounted"
-BEFORE = "before the first step"
-NAMES = (CLEAN, DATA, GAPS, STALLS, BEFORE, WARMUP, LATER, EVALUATION, SAVING, NOTHING)
+BEFORE, AFTER = "before the first step", "after the last step"
+NAMES = (CLEAN, DATA, GAPS, STALLS, BEFORE, WARMUP, LATER, EVALUATION, SAVING, AFTER, NOTHING)
 
 _CLOCK = 1e-3  # seconds; both are of one clock, rounded
 
@@ -137,6 +137,7 @@ def _shares(
         LATER: later,
         EVALUATION: evaluation,
         SAVING: saving,
+        AFTER: left.take(_after(rank)),
         NOTHING: left.seconds,
     }
 
@@ -163,6 +164,14 @@ def _before(rank: Mapping[str, Any], compiled: Sequence[Priced]) -> float | None
     if since := (rank.get("end") or {}).get("compiling_since"):
         begins.append(since)
     return float(min(begins) - attached) if begins else None
+
+
+def _after(rank: Mapping[str, Any]) -> float | None:
+    """From the last step to the end; that of a lost rank is only when it was noticed."""
+    state, last = State(rank["state"]), rank["step_seconds"].get("last_at")
+    if state not in ENDED or state is State.LOST or not last or rank.get("since") is None:
+        return None
+    return float(rank["since"] - last)
 
 
 class _Left:

@@ -114,6 +114,31 @@ def test_the_time_before_a_warm_up_without_an_end_is_a_share() -> None:
     assert shares(made)["before the first step"] == pytest.approx(50)
 
 
+def test_the_time_after_the_last_step_is_a_share_of_a_run_that_ended_by_itself() -> None:
+    (rank,) = a.finished().ranks
+    answers: dict[str, Any] = {"step_seconds.clean_seconds": 60.0, "step_seconds.last_at": None}
+    before = shares(report(a.finished(answers=answers)))
+    answers |= {"step_seconds.last_at": rank.answer["since"] - 7.0}
+    after = shares(report(a.finished(answers=answers)))
+    assert after["after the last step"] == pytest.approx(7.0)
+    assert after["unaccounted"] == pytest.approx(before["unaccounted"] - 7.0)
+    answers |= {"state": "lost"}  # when it died is not known
+    assert shares(report(a.finished(answers=answers)))["after the last step"] == 0.0
+
+
+def test_the_steps_of_a_rank_that_was_never_warm_are_its_warm_up() -> None:
+    (first, *_) = priced(a.FIRST)
+    answers = {
+        "warmup.first": None,
+        "attached_at": first.began - 50,
+        "compile.last_end_at": first.began + 150,
+        "step_seconds.first_at": None,
+        "step_seconds.clean_seconds": 0.0,
+    }
+    found = shares(report(a.finished(compiled=a.FIRST, answers=answers)))
+    assert (found["before the first step"], found["warm-up"]) == (50.0, pytest.approx(150.0))
+
+
 def test_the_time_before_a_first_compilation_that_the_end_cut_off_is_a_share() -> None:
     """Killed in its first compilation: PyTorch has no record of it, and nobody saw its death."""
     plain = a.finished(compiled=())
@@ -1208,7 +1233,7 @@ def test_the_bar_has_ascii_characters_if_the_encoding_has_no_others(
     monkeypatch.setattr(sys, "stdout", stdout)
     draw("".join(sign for sign, _ in SIGNS.values()) + "é")
     printed_signs = stdout.buffer.getvalue().decode()  # type: ignore[attr-defined]
-    assert printed_signs == "#d_!.wRES?\\xe9\n"
+    assert printed_signs == "#d_!.wRES-?\\xe9\n"
     assert len(set(printed_signs[: len(SIGNS)])) == len(SIGNS)
 
 
