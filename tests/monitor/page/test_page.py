@@ -365,6 +365,29 @@ def test_title_and_icon_of_the_window_show_the_state(browser: Browser, tmp_path:
         assert page.errors == []
 
 
+HIDE = "Object.defineProperty(document, 'hidden', { value: true, configurable: true })"
+SHOW = "delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))"
+
+
+def test_a_page_in_the_background_follows_the_state_and_loads_no_charts(
+    browser: Browser, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+    with (
+        training(tmp_path) as one,
+        daemon(tmp_path) as url,
+        visit(browser, url, viewport={"width": 800, "height": 600}) as page,
+    ):
+        page.until("document.title.startsWith('gpt2: compiling')")
+        page.page.evaluate(HIDE)
+        page.page.on("request", lambda request: asked.append(request.url))
+        one.warm()
+        page.until("document.title.startsWith('gpt2: warm')")
+        assert not any("history" in requested for requested in asked)
+        page.page.evaluate(SHOW)
+        wait_until(lambda: page.text("#headline") and any("history" in each for each in asked))
+
+
 def test_living_runs_have_a_row_each_and_ended_ones_collapse(
     browser: Browser, tmp_path: Path
 ) -> None:
