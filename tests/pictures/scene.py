@@ -69,7 +69,7 @@ class Rank:
             phase_ns=self._spent(slot, now),
             graphs=1,
             compilations=tuple(forward * (kind == "forward") for kind in record.KINDS),
-            recompiles=tuple(
+            recompiles_by_category=tuple(
                 before.warmups * (category == "shape") for category in record.CATEGORIES
             ),
         )
