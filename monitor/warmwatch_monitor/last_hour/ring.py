@@ -217,9 +217,10 @@ class LastHour:
             if phase:
                 columns["phase"][at] = phase
         spent[at] = min(1.0, (0.0 if math.isnan(spent[at]) else spent[at]) + grown)
-        # a second with a compilation must not look warm
-        if not (columns["phase"][at] and columns["state"][at] and judgement.warm):
-            columns["state"][at] = STATES.index(judgement.state)
+        states, state = columns["state"], STATES.index(judgement.state)
+        if columns["phase"][at] and judgement.warm:  # what it was before it has compiled
+            state = int(states[at] or states[at - 1]) or state
+        states[at] = state
         series.spread(self._apart)
         self._spent[key] = _Spent(figures.compile, pauses, second, earlier)
 

@@ -121,12 +121,15 @@ def test_a_recompile_between_two_polls_is_in_its_second() -> None:
     assert [name for _, name in rank["phases"]] == [None, "dynamo"]
 
 
-def test_a_second_in_which_it_compiled_is_not_shown_as_warm() -> None:
+@pytest.mark.parametrize("warm_at", [(0.6, 1.0), (1.0, 2.0)])
+def test_a_second_in_which_it_compiled_is_not_shown_as_warm(warm_at: tuple[float, ...]) -> None:
     """It ended in the middle of it: the state that the phase stands above is that of compiling."""
-    warm = [at(second, STATES["warm"]) for second in (0.6, 1.0)]
-    (rank,) = columns(recorded(at(0, STATES["recompiling"]), *warm))["ranks"]
+    spent = tuple(ns + b.SECOND // 2 for ns in b.RECOMPILING.compile.phase_ns)
+    view = b.view(replace(b.WARM, compile=replace(b.WARM.compile, phase_ns=spent)))
+    polls = [at(0, STATES["recompiling"]), *(at(second, view) for second in warm_at)]
+    (rank,) = columns(recorded(*polls))["ranks"]
     assert [name for _, name in rank["states"]] == ["recompiling", "warm"]
-    assert [at for at, _ in rank["states"]] == [at for at, _ in rank["phases"]]
+    assert rank["states"][-1][0] == rank["phases"][-1][0]
 
 
 def paused(**reported: float | None) -> RankView:
