@@ -7,49 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from support.recompiles import Recorded, recording
 from support.torch_versions import TORCH, VERSION
-from warmwatch.hooks.dynamo import events, recompile_reasons
-from warmwatch.hooks.points import Fact, Listener
-from warmwatch.hooks.redaction import recompile as redacted
-from warmwatch.shared.advice import advice
-from warmwatch.shared.reasons import plain
 
 torch = pytest.importorskip("torch")
 
 
-class Recorded(Listener):
-    """What the user reads about each recompile."""
-
-    def __init__(self) -> None:
-        self.said: list[tuple[str, str | None, str | None]] = []
-        self._begun: Mapping[str, Any] = {}
-
-    def begin(self, event: str, of: Any = None) -> None:
-        if event == events.EVENT and of:
-            self._begun = of
-
-    def post(self, fact: Fact, values: Mapping[str, Any]) -> None:
-        if fact == "recompile":
-            text, category = redacted(values["reason"]), values["category"]
-            words = plain(text, category, self._begun.get("class"))
-            remedy = advice(category, "forward", text, anew="anew" in self._begun)
-            self.said.append((category, words, remedy))
-
-
 @pytest.fixture
 def recorded() -> Iterator[Recorded]:
-    torch._dynamo.reset()
-    listener = Recorded()
-    installed = [events.install(listener), recompile_reasons.install(listener)]
-    yield listener
-    for one in installed:
-        one.uninstall()
-    torch._dynamo.reset()
+    with recording() as listener:
+        yield listener
 
 
 def compiled(function: Any) -> Any:

@@ -7,7 +7,7 @@ SOURCE = "huggingface/peft#2416"
 EXPECT = {
     "category": "python_value",
     "names": ["scaling['...']` is no longer 1"],
-    "remedy": ["keep it out of the compiled function"],
+    "remedy": ["pass it as a tensor"],
     "recompiles": 1,
     "cured": 0,
 }
