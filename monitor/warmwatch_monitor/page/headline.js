@@ -3,7 +3,6 @@
 import { items, stated, words } from "./show.js";
 
 export const ENDED = new Set(["finished", "failed", "lost"]);
-export const STEADY = new Set(["warm", "eager"]);
 const ICONS = {
   starting: "busy", compiling: "busy", warming: "busy", recompiling: "busy", warm: "warm", eager: "warm",
   doubtful: "trouble", stalled: "trouble", failed: "trouble", lost: "trouble", finished: "ended",

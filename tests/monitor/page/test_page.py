@@ -33,7 +33,6 @@ pytestmark = pytest.mark.slow
 LIVE = "document.getElementById('connection').dataset.is === 'live'"
 
 
-# the page's copy of the last hour, built from one sample a second
 SAMPLED = """
   const { Past: Columns } = await import("/page/past.js");
   class Past extends Columns {
@@ -49,6 +48,11 @@ SAMPLED = """
     }
   }
 """
+
+
+def sampled(script: str) -> str:
+    """``script`` with a ``Past`` that takes a sample of a second."""
+    return script.replace("{", "{" + SAMPLED, 1)
 
 
 def shows(words: str, of: str = "headline") -> str:
@@ -244,10 +248,7 @@ def test_a_link_with_an_invalid_moment_shows_the_page(browser: Browser, tmp_path
                 assert page.errors == [], at
 
 
-FOLLOWS = (
-    "async () => {"
-    + SAMPLED
-    + """
+FOLLOWS = """async () => {
   const asked = [];
   let now = 0;
   globalThis.fetch = async (url) => {
@@ -269,14 +270,13 @@ FOLLOWS = (
   await both;
   return [followed, asked, past.range, past.at.length];
 }"""
-)
 
 
 def test_the_page_asks_for_the_last_seconds_and_for_everything_after_a_gap(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        followed, asked, chosen, count = page.page.evaluate(FOLLOWS)
+        followed, asked, chosen, count = page.page.evaluate(sampled(FOLLOWS))
     gap = set_back = 300
     assert followed == [300, 10, 10, 10, gap, set_back, 10]
     assert asked == [300, 900], "too many values, and a chosen range"
@@ -637,10 +637,7 @@ def test_two_runs_can_be_compared_from_their_begins(browser: Browser, tmp_path: 
     assert recompiles == [{"at": 150}]
 
 
-SELECTED = (
-    "async () => {"
-    + SAMPLED
-    + """
+SELECTED = """async () => {
   const { Charts } = await import("/page/charts.js");
   const past = new Past();
   const charts = new Charts(document.getElementById("charts"), () => {});
@@ -651,19 +648,15 @@ SELECTED = (
   plot.setSelect({ left: 10, width: 50, top: 0, height: 20 });
   return plot.select.width;
 }"""
-)
 
 
 def test_a_drag_over_another_chart_leaves_no_selection(browser: Browser, tmp_path: Path) -> None:
     """Charts are synchronized: each one selects what is dragged in one of them."""
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        assert page.page.evaluate(SELECTED) == 0
+        assert page.page.evaluate(sampled(SELECTED)) == 0
 
 
-COLOURS = (
-    "async () => {"
-    + SAMPLED
-    + """
+COLOURS = """async () => {
   const { Charts } = await import("/page/charts.js");
   const past = new Past();
   const charts = new Charts(document.getElementById("charts"), () => {});
@@ -680,13 +673,9 @@ COLOURS = (
   const together = Object.fromEntries(shown(2, "a", "m", "z"));
   return [alone.rank, together];
 }"""
-)
 
 
-COLOURS_OF_LOADS = (
-    "async () => {"
-    + SAMPLED
-    + """
+COLOURS_OF_LOADS = """async () => {
   const { Charts } = await import("/page/charts.js");
   const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
   const colour = (key) => key.querySelector(".dot").style.getPropertyValue("--dot");
@@ -705,7 +694,6 @@ COLOURS_OF_LOADS = (
   const runs = ["a", "b", "i", "q", "y"]; // the hashes of all but b are the same
   return [loaded(runs), loaded([...runs].reverse()), ...runs.map((run) => loaded(runs, run)[0][1])];
 }"""
-)
 
 
 def test_runs_have_distinct_colours_that_are_the_same_in_each_load(
@@ -713,17 +701,14 @@ def test_runs_have_distinct_colours_that_are_the_same_in_each_load(
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
         page.until(LIVE)
-        one, other, *chosen = page.page.evaluate(COLOURS_OF_LOADS)
+        one, other, *chosen = page.page.evaluate(sampled(COLOURS_OF_LOADS))
     assert one == other
     assert one[0] == ["a", "var(--line_a)"], "the run that started first"
     assert chosen == [colour for _, colour in one]
     assert len(set(chosen)) == 5
 
 
-MIG_COLOURS = (
-    "async () => {"
-    + SAMPLED
-    + """
+MIG_COLOURS = """async () => {
   const { Charts } = await import("/page/charts.js");
   const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
   const past = new Past();
@@ -733,28 +718,24 @@ MIG_COLOURS = (
   const dots = [...document.querySelectorAll("[data-chart=power] .keys .dot")];
   return dots.map((dot) => dot.style.getPropertyValue("--dot"));
 }"""
-)
 
 
 def test_the_mig_devices_of_a_board_have_distinct_colours(browser: Browser, tmp_path: Path) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
         page.until(LIVE)
-        one, other = page.page.evaluate(MIG_COLOURS)
+        one, other = page.page.evaluate(sampled(MIG_COLOURS))
     assert one != other
 
 
 def test_a_line_retains_its_colour_when_other_runs_appear(browser: Browser, tmp_path: Path) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
         page.until(LIVE)
-        alone, together = page.page.evaluate(COLOURS)
+        alone, together = page.page.evaluate(sampled(COLOURS))
     assert together["m"] == alone
     assert len(set(together.values())) == 3
 
 
-QUICK = (
-    "async () => {"
-    + SAMPLED
-    + """
+QUICK = """async () => {
   const { showRuns } = await import("/page/runs.js");
   const { showAnswer } = await import("/page/headline.js");
   const { Charts } = await import("/page/charts.js");
@@ -787,7 +768,6 @@ QUICK = (
   }
   return [Math.min(...took), document.querySelectorAll("#runs li").length];
 }"""
-)
 
 
 @pytest.mark.long
@@ -797,36 +777,9 @@ def test_forty_runs_of_64_ranks_are_drawn_within_a_fraction_of_a_second(
     """A sample comes each second: what draws it must leave most of the second free."""
     with daemon(tmp_path) as url, visit(browser, url) as page:
         page.until(LIVE)
-        took_ms, rows = page.page.evaluate(QUICK)
+        took_ms, rows = page.page.evaluate(sampled(QUICK))
     assert rows == 40
     assert took_ms < 500, took_ms
-
-
-WEEKS = (
-    "async () => {"
-    + SAMPLED
-    + """
-  const past = new Past();
-  const gpu = { uuid: "gpu", index: 0, utilization_ratio: 1, power_watts: 1, memory_used_bytes: 1 };
-  const step = { steps: 1, step_seconds: 1, compile_seconds: 0 };
-  const warm = { rank: 0, state: "warm", phase: null, ...step };
-  for (let at = 1; at <= 3000; at += 1) {
-    const ranks = [{ ...warm, run: `run${Math.floor(at / 300)}` }];
-    past.add({ at, ranks, gpus: at < 300 ? [gpu] : [] });
-  }
-  return [[...past.ranks.values()].map((one) => one.run), past.gpus.size];
-}"""
-)
-
-
-def test_the_history_retains_only_the_ranks_and_gpus_of_its_range(
-    browser: Browser, tmp_path: Path
-) -> None:
-    with daemon(tmp_path) as url, visit(browser, url) as page:
-        runs, gpus = page.page.evaluate(WEEKS)
-    assert runs[-2:] == ["run9", "run10"]
-    assert len(runs) <= 3
-    assert gpus == 0
 
 
 STARTS = """async () => {
@@ -931,9 +884,10 @@ JOINED = """async () => {
   const { Past } = await import("/page/past.js");
   const past = new Past();
   const recompile = (id, at) => ({ id, kind: "forward", at });
-  const join = (at, steps, more) => past.join({ at, gpus: [], ranks: steps === null ? [] : [{
-    run: "m", rank: 0, steps, step_seconds: steps, pauses: [[at[0], null]], recompiles: [],
-    ...more }] });
+  const join = (at, steps, more) => past.join({ at,
+    gpus: steps === null ? [] : [{ uuid: "gpu", utilization_ratio: steps, power_watts: steps }],
+    ranks: steps === null ? [] : [{ run: "m", rank: 0, steps, step_seconds: steps,
+      pauses: [[at[0], null]], recompiles: [], ...more }] });
   const shown = () => {
     const { steps, states, phases, recompiles } = past.ranks.get("0 m");
     return { at: past.at, steps, states, phases, recompiles: recompiles.map((one) => one.at) };
@@ -949,12 +903,12 @@ JOINED = """async () => {
   join([5.9, 6.9], null);
   const gone = shown();
   join([305.5], null);
-  return [loaded, followed, gone, past.ranks.size, past.at];
+  return [loaded, followed, gone, past.ranks.size + past.gpus.size, past.at];
 }"""
 
 
 def test_newer_columns_replace_those_of_their_time(browser: Browser, tmp_path: Path) -> None:
-    """The newest second was not over; and a moment is the end of the second that it lists."""
+    """The newest second was not over; a moment is the end of its second; nothing else remains."""
     with daemon(tmp_path) as url, visit(browser, url) as page:
         loaded, followed, gone, count, rest = page.page.evaluate(JOINED)
     assert loaded["states"] == [[1, "warm"], [pytest.approx(3.2), "recompiling"]]
@@ -968,10 +922,7 @@ def test_newer_columns_replace_those_of_their_time(browser: Browser, tmp_path: P
     assert (count, rest) == (0, [5.9, 6.9, 305.5])
 
 
-PERIODS = (
-    "async () => {"
-    + SAMPLED
-    + """
+PERIODS = """async () => {
   const { Charts } = await import("/page/charts.js");
   const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
   const past = new Past();
@@ -1004,7 +955,6 @@ PERIODS = (
     shortest([1, "warm"], [100, "failed"]), // its end leaves the range
   ];
 }"""
-)
 
 
 def test_the_time_axis_begins_with_the_first_start_and_ends_with_the_last_end(
@@ -1012,7 +962,7 @@ def test_the_time_axis_begins_with_the_first_start_and_ends_with_the_last_end(
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
         page.until(LIVE)
-        assert page.page.evaluate(PERIODS) == [
+        assert page.page.evaluate(sampled(PERIODS)) == [
             *([1, 300], [199, 300], [240, 300]),
             *([99, 204], [99, 300]),
             60,
@@ -1115,10 +1065,7 @@ def test_the_key_of_a_line_shows_its_last_value_during_a_long_step(
         assert page.page.evaluate(STANDS) == [None, 21, 21, 21, None, None]
 
 
-KEY_OF_A_RANK = (
-    "async () => {"
-    + SAMPLED
-    + """
+KEY_OF_A_RANK = """async () => {
   const { Charts } = await import("/page/charts.js");
   const past = new Past();
   const charts = new Charts(document.getElementById("charts"), () => {});
@@ -1134,14 +1081,13 @@ KEY_OF_A_RANK = (
   };
   return [key(1, "warm"), key(2, "finished")];
 }"""
-)
 
 
 def test_the_key_of_a_line_shows_the_same_speed_as_the_headline_and_the_table(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        assert page.page.evaluate(KEY_OF_A_RANK) == ["6 s", "500 ms (whole run)"]
+        assert page.page.evaluate(sampled(KEY_OF_A_RANK)) == ["6 s", "500 ms (whole run)"]
 
 
 STEP_IN_THE_TABLE = """async () => {
@@ -1213,10 +1159,7 @@ def test_the_page_of_a_command_that_has_not_begun_waits_for_it(
         assert page.page.evaluate(WAITING) == [waiting, waiting, "m: finished", "n: warm"]
 
 
-NO_STEPS = (
-    "async () => {"
-    + SAMPLED
-    + """
+NO_STEPS = """async () => {
   const { Charts } = await import("/page/charts.js");
   const past = new Past();
   const charts = new Charts(document.getElementById("charts"), () => {});
@@ -1236,14 +1179,15 @@ NO_STEPS = (
   charts.draw(past, { ...place, run: "m" }, null);
   return [...began, !document.getElementById("no-steps").hidden];
 }"""
-)
 
 
 def test_a_run_that_compiles_its_first_step_has_a_line_instead_of_the_plot(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        assert page.page.evaluate(NO_STEPS) == [True, True, False, False], "not after its end"
+        assert page.page.evaluate(sampled(NO_STEPS)) == [True, True, False, False], (
+            "not after its end"
+        )
 
 
 def test_a_chosen_run_that_has_ended_has_a_window_with_its_start(
@@ -1264,10 +1208,7 @@ def test_a_chosen_run_that_has_ended_has_a_window_with_its_start(
         page.until(shows(", the last ", "sparks-time"))
 
 
-CHART_WORDS = (
-    "async () => {"
-    + SAMPLED
-    + """
+CHART_WORDS = """async () => {
   const { Charts } = await import("/page/charts.js");
   const { showRuns } = await import("/page/runs.js");
   const past = new Past();
@@ -1300,13 +1241,12 @@ CHART_WORDS = (
   const sparks = [...document.querySelectorAll("#runs svg title")].map((one) => one.textContent);
   return { none, all, clock, since, length: labels(1, 0, 0.25), sparks };
 }"""
-)
 
 
 def test_axes_marks_and_sparklines_are_described(browser: Browser, tmp_path: Path) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
         page.until(LIVE)
-        found = page.page.evaluate(CHART_WORDS)
+        found = page.page.evaluate(sampled(CHART_WORDS))
     assert found["none"] == []
     assert [re.split(r"\s+", one)[-1] for one in found["all"]] == [
         *("recompile", "evaluation", "slower"),
