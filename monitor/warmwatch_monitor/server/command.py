@@ -185,8 +185,24 @@ def _check(settings: Settings, *, is_json: bool) -> None:
     say(f"the settings are valid: would serve {bound.url} and read {where_from}")
 
 
+_AGAIN_SECONDS, _MOST_NOTED = 60.0, 1000
+
+
 def _audit(log: DaemonLog) -> Audit:
+    """Logs each refusal, and a client's requests for a path once a minute: a page has one a second.
+
+    Otherwise an open page would exhaust the limit of the log, and hide refusals.
+    """
+    until: dict[tuple[str, str], float] = {}
+
     def note_access(client: str, path: str, refused: int | None) -> None:
+        now = time.monotonic()
+        if refused is None:
+            if now < until.get((client, path), 0.0):
+                return
+            if len(until) >= _MOST_NOTED:
+                until.clear()
+            until[client, path] = now + _AGAIN_SECONDS
         level = logging.INFO if refused is None else logging.WARNING
         log.note("access", level, client=client, path=path, refused=refused)
 

@@ -242,7 +242,7 @@ def test_the_access_log_names_the_client(tmp_path: Path, token: str) -> None:
     options = ("--token-file", token, "--dir", str(tmp_path))
     with daemon_process(*options, WARMWATCH_LOG_FORMAT="logfmt") as (process, url):
         assert process.stderr is not None
-        for headers in (BEARER, {}):
+        for headers in (BEARER, BEARER, {}):  # a page has a request each second: one line
             ask(url, **headers)
         lines = (line for line in process.stderr if "event=access" in line)
         assert [next(lines).partition(" client=")[2].rstrip() for _ in range(2)] == [
