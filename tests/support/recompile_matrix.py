@@ -106,6 +106,10 @@ class Cell:
 
 
 _OF_MODULE = "class Top(Net):\n    def forward(self, x): return {}\n"
+_MAKE = """def make(v):
+    def g(x): return use(x, v)
+    return g
+"""
 SOURCES: dict[str, Source] = {
     "argument": Source(code="@compiled\ndef f(x, v): return use(x, v)", call="f(x, V)", name="`v`"),
     "keyword": Source(
@@ -164,6 +168,25 @@ SOURCES: dict[str, Source] = {
         put="put(V)",
         call="f(x)",
         name="`v`",
+    ),
+    "closure of an argument": Source(
+        code=_MAKE + "@compiled\ndef f(x, g): return g(x)",
+        call="f(x, make(V))",
+        name="`v` in the closure of `g`",
+    ),
+    "closure of a global function": Source(
+        code=_MAKE + "@compiled\ndef f(x): return g(x)",
+        put="g = make(V)",
+        call="f(x)",
+        name="`v` in the closure of `g`",
+        place=GLOBAL,
+    ),
+    "default": Source(
+        code="def g(x, v=None): return use(x, v)\n@compiled\ndef f(x): return g(x)",
+        put="g.__defaults__ = (V,)",
+        call="f(x)",
+        name="`g.__defaults__[0]`",
+        place=GLOBAL,
     ),
     "global": Source(
         code="@compiled\ndef f(x): return use(x, v)",

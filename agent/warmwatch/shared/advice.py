@@ -261,7 +261,8 @@ _OF_OPTIMIZER = (
 # default, nor one that is reached through a global variable.
 _INTEGER = r"^(?P<name>\w+(?:\.\w+|\[[^\]]*\])*) == (?P<old>-?\d+)$"
 _CONSTANT_PLACE = rf"{_IN_GLOBAL}|\.__(?:kw)?defaults__\b"
-_NUMBER_GUARD = r"^([\w.\[\]'\"]+) == -?\d"
+# that it has a value, or is of a type
+_NUMBER_GUARD = r"^(?P<name>[\w.\[\]'\"]+) == -?\d|^___check_type_id\((?P<typed>[\w.\[\]'\"]+),"
 _FLOAT = r"^(?P<name>[\w.\[\]'\"]+) == (?P<old>-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+))$"
 _OF_CONSTANT_FLOAT = (
     "The code makes a constant of this number: pass it as a tensor and compute with torch "
@@ -300,7 +301,10 @@ _REFUTE_NOTHING = frozenset({*_AT_FIRST, _OF_ONE, _OF_NUMBER_OF_ONE})
 
 # These avoid a recompile wherever it happens. Others only move one to the warm-up.
 SURE = frozenset(
-    {_OF_STRIDE, _OF_OPTIMIZER, _OF_INTEGER, _OF_GLOBAL_INTEGER, ATTRIBUTE, ATTRIBUTE_NONE, INDEX}
+    {
+        *(_OF_STRIDE, _OF_OPTIMIZER, ATTRIBUTE, ATTRIBUTE_NONE, INDEX),
+        *(_OF_INTEGER, _OF_STATIC_INTEGER, _OF_GLOBAL_INTEGER, _OF_STATIC_GLOBAL_INTEGER),
+    }
 )
 
 
@@ -425,8 +429,7 @@ def _is_refuted(value: Any, later: Iterable[Any]) -> bool:
         return False
     own = subjects(value.reason)
     return any(
-        other.category == value.category
-        and own & subjects(other.reason or "")
+        own & subjects(other.reason or "")
         and not getattr(other, "last_batch", None)
         and _remedy(other.category, None, other.reason, other.dynamic) not in _REFUTE_NOTHING
         for other in later
@@ -440,7 +443,7 @@ def subjects(reason: str) -> frozenset[Subject]:
         return frozenset({(guard_of(match["name"]), match["dim"] or "")})
     guard = guard_of(entry)
     if match := re.match(_NUMBER_GUARD, guard):
-        return frozenset({(match[1], "")})
+        return frozenset({(match["name"] or match["typed"], "")})
     if sizes := re.findall(_SIZE_OF, guard):
         return frozenset(sizes)
     names = re.findall(_NAME, guard) if re.search(COMPARES, guard) else ()

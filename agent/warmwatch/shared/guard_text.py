@@ -12,7 +12,7 @@ _KEY = r"\[list\((?:dict\.keys\([^()]*\)|[^()]*\.keys\(\))\)\[\d+\]\]"
 # Around a number that the code makes a constant; torch 2.13 has it no more.
 _AS_TENSOR = r"\b___as_tensor\(([^()]{1,200})\)\.item\(\)"
 # A condition that the code or PyTorch sets on sizes and integers that are dynamic
-COMPARES = r" (?:<=?|>=?|!=) |^\(.{1,200}\) == "
+COMPARES = r" (?:<=?|>=?|!=|or|and) |^\(.{1,200}\) == "
 _OF_NUMPY = r"\b___from_numpy\(([\w.\[\]'\"]{1,200})\)"  # an array of NumPy
 _OF_ENVIRONMENT = r"\bos\.environ\._data\[b"
 ON_PARAMETER = ". Guard failed on a parameter"  # PyTorch's text after the reason itself
@@ -34,11 +34,11 @@ def guard_of(entry: str) -> str:
     return re.sub(_AS_TENSOR, r"\1", of_class)
 
 
-_IN_CLOSURE = r"^([\w.]+)\.__closure__\[([A-Za-z_]\w*)\]\.cell_contents"
+_IN_CLOSURE = r"(^|`)([\w.]+)\.__closure__\[([A-Za-z_]\w*)\]\.cell_contents"
 
 
 def attribute(name: str) -> str:
     """``self.l.weight`` for ``self._modules['l']._parameters['weight']``, between backticks."""
     return re.sub(
-        _IN_CLOSURE, r"\2` in the closure of `\1", re.sub(_REGISTERED, r".\g<name>", name)
+        _IN_CLOSURE, r"\1\3` in the closure of `\2", re.sub(_REGISTERED, r".\g<name>", name)
     )

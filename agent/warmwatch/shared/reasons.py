@@ -40,6 +40,8 @@ _KERNEL = (
     r"^(?P<of>(?:dtype|alignment) of )?(?P<name>[\w.\[\]]+): "
     r"expected (?P<old>.+?), actual (?P<new>.+)$"
 )
+# of an argument itself, which is a module of another class
+_OF_ARGUMENT_TYPE = r"^___check_type_id\(\w+, \d+\), type=<class '(?:[\w.<>]*\.)?(?P<type>\w+)'>"
 _IDENTITY_GUARD = r"___check_(?:obj|type)_id\((?P<name>[^,]+)|^(?P<other>[\w.\[\]'\"]+) is "
 _FIRST_NAME = r"^(?:type\()?(?P<name>[\w.\[\]'\"]+)"
 _OF_STACK = r"___stack\d+(?:\[[^\]]*\]|\.\w+)*"  # values computed before a function's graph break
@@ -117,6 +119,9 @@ def _new_instance(reason: str, of_class: str | None) -> str:
     guard = guard_of(reason.partition("\n")[0])
     if len(guard) > _LONGEST_GUARD:
         return what
+    typed = re.match(_OF_ARGUMENT_TYPE, guard)
+    if typed and of_class and typed["type"] != of_class:
+        return f"first compilation of another module, a `{of_class}`"
     subject = _subject(guard)
     text = f"{what}: {subject} differs" if subject else what
     return text if len(text) <= _LONGEST else what
@@ -262,7 +267,11 @@ def _kernel(guard: str, _category: str | None) -> str | None:
 
 def _length(guard: str, _category: str | None) -> str | None:
     match = re.match(_LENGTH, guard)
-    return match and f"the length of `{match['name']}` is no longer {match['value']}"
+    if match is None:
+        return None
+    if match["value"] == "0":
+        return f"`{match['name']}` was empty and is not now"
+    return f"the length of `{match['name']}` is no longer {match['value']}"
 
 
 def _outside_range(guard: str, category: str | None) -> str | None:

@@ -21,6 +21,13 @@ Calls = Iterator[tuple[Any, bool]]  # the result of each call, and whether the w
 _LESS = ("2.6", "2.8", "2.11")  # guards of these versions name less
 
 
+@pytest.fixture(autouse=True)
+def _without_a_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch flushes the caches of the CPU to measure each entry's guards, half of the time."""
+    guards = torch._dynamo.guards
+    monkeypatch.setattr(guards, "profile_guard_manager", lambda *_: 0.0, raising=False)
+
+
 def compiled(function: Any) -> Any:
     return torch.compile(function, backend="eager")
 

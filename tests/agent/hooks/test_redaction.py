@@ -122,6 +122,7 @@ def test_a_graph_break_contains_no_string_of_the_user(
             "0/0: ___check_obj_id(x, 94), type=<class 'function'>",
         ),
         ("0/0: self._modules['head'].training == False", None),
+        ("0/0: dict(type(self).__dict__)['scale'] == 2", None),
         ("0/0: state['step'] == 1 and L['group']['lr'] == 0.1", None),
         ("0/0: a[0].state[list(dict.keys(a[0].state))[0]]['step'] == 1", None),
         ("0/0: L['self'].state[list(L['self'].state.keys())[0]]['step'] == 1", None),

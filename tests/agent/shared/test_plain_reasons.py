@@ -54,6 +54,32 @@ PLAIN = {
     f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(CPU, AutocastCPU)": (
         "autocast was entered or left"
     ),
+    "0/0: not (n == 1 or n == 3)  # a.py:4 in f": (
+        "`not (n == 1 or n == 3)` no longer holds (a.py:4)"
+    ),
+    "0/0: dict(type(L['self']).__dict__)['scale'] == 2": "`self.__class__.scale` is no longer 2",
+    "0/0: type(L['self']).__mro__[1].__dict__['scale'] == 2.5": (
+        "`self.__class__.scale` is no longer 2.5"
+    ),
+    "0/0: self._modules['drop'].training == True  # a.py:1 in f": (
+        "the module `self.drop` went from train() to eval()"
+    ),
+    "0/0: len(self._modules['sub'].names) == 3": "the length of `self.sub.names` is no longer 3",
+    "0/0: len(self._modules['sub']._modules) != 3": (
+        "the number of submodules or parameters of `self.sub` changed"
+    ),
+    "0/0: len(self.state[list(dict.keys(self.state))[0]]) != 0": (
+        "`self.state['...']` was empty and is not now"
+    ),
+    "0/0: tensor 'self._buffers['b']' dtype mismatch. expected Float, actual Double": (
+        "`self.b`: dtype went from Float to Double"
+    ),
+    "0/0: tensor '___from_numpy(a)' rank mismatch. expected 1, actual 2": (
+        "`a`: number of dims went from 1 to 2"
+    ),
+    "0/0: os.environ._data[b'...'] == b'...'  # <frozen os>:761 in decode": (
+        "`os.environ['...']` changed"
+    ),
     f"0/0: tensor 'x' {KEYS}(CPU), actual DispatchKeySet(CPU, Negative)": (
         "`x` is of another kind (now Negative)"
     ),

@@ -130,7 +130,7 @@ def _step(accessor: Any, value: Any) -> Any:
     if kind == "TypeGuardAccessor":
         return type(value)
     if kind in ("GetAttrGuardAccessor", "GenericGetAttrGuardAccessor"):
-        return _attribute(value, key)
+        return own_attribute(value, key)
     if kind == "CodeGuardAccessor":
         return value.__code__ if isinstance(value, types.FunctionType) else _UNKNOWN
     container = _CONTAINERS.get(kind)
@@ -151,7 +151,7 @@ def _attributes(value: Any) -> Any:
         return _UNKNOWN
 
 
-def _attribute(value: Any, name: Any) -> Any:
+def own_attribute(value: Any, name: Any) -> Any:
     """An attribute of the object itself; not those that a class, a property or code provides."""
     own = _attributes(value)
     return own.get(name, _UNKNOWN) if isinstance(own, dict) else _UNKNOWN

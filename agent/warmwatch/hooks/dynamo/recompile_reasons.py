@@ -28,7 +28,7 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.dynamo.guard_tree import Reader
+from warmwatch.hooks.dynamo.guard_tree import Reader, own_attribute
 from warmwatch.hooks.dynamo.instances import INSTANCES, owners
 from warmwatch.hooks.dynamo.variants import tensors_in
 from warmwatch.hooks.last_batch import ragged_last_batch
@@ -61,7 +61,8 @@ def install(listener: Listener) -> Installed:
         cause = cause_first(reasons, _entries(cached), frame)
         if reason := cause.text:
             values = getattr(frame, "f_locals", {})
-            reason = _named_backend(_named_constants(_named_cells(reason, values)))
+            names = getattr(frame, "f_globals", {})
+            reason = _named_backend(_named_constants(_named_cells(reason, values, names)))
             category = NEW_INSTANCE if cause.is_instance else category_of(reason)
             changed = {name: values[name] for name in cause.rejected if name in values}
             why = {**_last_batch(reason, category), **_parameter(reason, category, changed)}
@@ -79,15 +80,20 @@ def install(listener: Listener) -> Installed:
 
 
 _CELL = re.compile(
-    r"(?P<of>\bL\['(?P<quoted>\w+)'\]|(?<![\w.])(?P<name>[A-Za-z_]\w*))\.__closure__\[(?P<at>\d+)\]"
+    r"(?P<of>(?:\b(?P<scope>[LG])\['(?P<quoted>\w+)'\]|(?<![\w.\]])(?P<name>[A-Za-z_]\w*))"
+    r"(?P<attributes>(?:\.\w+){0,8}?))\.__closure__\[(?P<at>\d+)\]"
 )
 
 
-def _named_cells(reason: str, values: Mapping[str, Any]) -> str:
-    """``reason`` with the names of variables in the closure of a function that is an argument."""
+def _named_cells(reason: str, values: Mapping[str, Any], names: Mapping[str, Any]) -> str:
+    """``reason`` with the names of variables in the closure of a function that is an argument, a
+    global variable, or an attribute of one."""
 
     def named(match: re.Match[str]) -> str:
-        function = values.get(match["quoted"] or match["name"])
+        scope = names if match["scope"] == "G" else values
+        function = scope.get(match["quoted"] or match["name"])
+        for name in match["attributes"].split(".")[1:]:
+            function = own_attribute(function, name)
         variables = function.__code__.co_freevars if isinstance(function, FunctionType) else ()
         if int(match["at"]) < len(variables):
             return f"{match['of']}.__closure__[{variables[int(match['at'])]}]"
