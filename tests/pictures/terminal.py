@@ -137,7 +137,7 @@ def answer(*words: str, environ: Mapping[str, str]) -> str:
 
 async def draw_top(address: str) -> str:
     """The picture of ``warmwatch top`` with what the daemon has seen so far."""
-    feed = Feed(None, 1.0, address=address)
+    feed = Feed(None, address=address)
     async with screen(feed.answer, (WIDTH, 30), feed.past) as shown:
         for _ in range(10):
             await asyncio.sleep(1)

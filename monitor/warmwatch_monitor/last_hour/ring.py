@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SECONDS = 3600
 MOST_RANKS, MOST_GPUS = 256, 64  # 64 KiB a rank, 42 KiB a GPU: 19 MiB at most
-APART = 2  # seconds: between polls that are further apart, nothing is known
+_APART = 2  # seconds: between polls that are further apart, nothing is known
 # the meaning of the codes; 0 is "unknown", or no phase
 STATES: tuple[str | None, ...] = (None, *(state.value for state in State))
 PHASE_NAMES: tuple[str | None, ...] = (None, *PHASES)
@@ -74,9 +74,9 @@ class Series:
             for name, column in self.columns.items():
                 column[second % SECONDS] = _blank(self.kinds[name])
 
-    def spread(self, apart: int) -> None:
+    def spread(self) -> None:
         """Give the skipped seconds the newest values, unless the polls are further apart."""
-        if self._earlier + 1 < self.newest <= self._earlier + apart:
+        if self._earlier + 1 < self.newest <= self._earlier + _APART:
             for name in self.columns.keys() - _OF_A_MOMENT:
                 column = self.columns[name]
                 for skipped in range(self._earlier + 1, self.newest):
@@ -117,14 +117,9 @@ class _Spent(NamedTuple):
 
 
 class LastHour:
-    """The last SECONDS seconds of a limited number of ranks and GPUs; the oldest are evicted.
+    """The last SECONDS seconds of a limited number of ranks and GPUs; the oldest are evicted."""
 
-    ``apart``: polls that are at most so many seconds apart describe all seconds between them.
-    """
-
-    def __init__(
-        self, most_ranks: int = MOST_RANKS, most_gpus: int = MOST_GPUS, apart: int = APART
-    ) -> None:
+    def __init__(self, most_ranks: int = MOST_RANKS, most_gpus: int = MOST_GPUS) -> None:
         self.lock = threading.Lock()
         self.ranks: dict[tuple[str, int], Series] = {}
         self.gpus: dict[str, Series] = {}
@@ -132,7 +127,7 @@ class LastHour:
         self.compilations: dict[tuple[str, int], Compilations] = {}  # of each of ranks
         self.epochs = array("d", [math.nan]) * SECONDS
         self.first = self.newest = -1  # seconds
-        self._most_ranks, self._most_gpus, self._apart = most_ranks, most_gpus, apart
+        self._most_ranks, self._most_gpus = most_ranks, most_gpus
         self._spent: dict[tuple[str, int], _Spent] = {}
 
     def take(self, snapshot: Snapshot) -> None:
@@ -153,7 +148,7 @@ class LastHour:
                 for name, column in series.columns.items():
                     value = getattr(gpu, name)
                     column[second % SECONDS] = math.nan if value is None else value
-                series.spread(self._apart)
+                series.spread()
 
     def _has(self, uuid: str, second: int) -> bool:
         """Whether a GPU has a value in this second."""
@@ -221,7 +216,7 @@ class LastHour:
         if columns["phase"][at] and judgement.warm:  # what it was before it has compiled
             state = int(states[at] or states[at - 1]) or state
         states[at] = state
-        series.spread(self._apart)
+        series.spread()
         self._spent[key] = _Spent(figures.compile, pauses, second, earlier)
 
 

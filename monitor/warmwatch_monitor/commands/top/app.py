@@ -212,7 +212,7 @@ class Top(App[str]):
         for entry in self._listing.entries:
             whose = entry.run["run"], entry.ranks[0]["rank"]
             points = self._history.steps(whose, since)
-            lines.append(spark(points, self._history.compiling(whose), window, columns))
+            lines.append(spark(points, self._history.compiling(whose, since), window, columns))
         return lines
 
     def _chosen(self) -> Entry | None:

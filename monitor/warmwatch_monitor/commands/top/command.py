@@ -57,7 +57,7 @@ def top(
         return
     from warmwatch_monitor.commands.top.app import Top  # Textual, which --json does without
 
-    feed = Feed(run, seconds, **source)
+    feed = Feed(run, **source)
     with contextlib.suppress(UnknownRunError):  # the run may still begin
         feed.answer()
     app = Top(lambda: plain(feed.answer()), seconds, lambda missing: plain(feed.past(missing)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from warmwatch_monitor.client.answers import answer_source
@@ -10,15 +9,14 @@ from warmwatch_monitor.last_hour.columns import columns
 from warmwatch_monitor.last_hour.ring import LastHour
 
 POINTS = 900  # the most values of a requested column, as many as the page requests
-_APART = 60  # seconds: a slower poll says nothing of the time before it
 _MOST_RANKS = 512  # without a daemon: 64 KiB each
 
 
 class Feed:
-    """``seconds``: poll interval. ``options``: as of :func:`answer_source`."""
+    """``options``: as of :func:`answer_source`."""
 
-    def __init__(self, run: str | None, seconds: float, **options: Any) -> None:
-        self._own = LastHour(_MOST_RANKS, apart=max(_APART, math.ceil(2 * seconds)))
+    def __init__(self, run: str | None, **options: Any) -> None:
+        self._own = LastHour(_MOST_RANKS)
         take = self._own.take
         self.answer = answer_source(run, on_read=take, on_query=take, **options)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from warmwatch_monitor.last_hour.ring import SECONDS
@@ -21,7 +20,7 @@ K = TypeVar("K")
 _WHOLE = 900.0  # seconds until all columns are requested again, in fewer values than have come
 _EACH = 10  # seconds: requests for the same number of them share the daemon's answer
 _OVERLAP = 3.0  # seconds that are requested again: the newest one was not over
-_RANK, _GPU = ("steps", "step_seconds"), ("power_watts", "utilization_ratio")
+_RANK, _GPU = ("steps", "step_seconds", "compiles"), ("power_watts", "utilization_ratio")
 _LEAST_DONE, _LEAST_SECONDS = 3, 2.0  # before that a rate is a guess
 
 
@@ -66,62 +65,51 @@ class History:
         kept = slice(bisect_left(self._at, at[-1] - SECONDS, hi=until), until)
         times = [*self._at[kept], *at]
         ranks = {
-            (rank["run"], rank["rank"]): {**rank, "phases": _begins(rank["phases"])}
+            (rank["run"], rank["rank"]): {**rank, "compiles": _active(rank["phases"], at)}
             for rank in past["ranks"]
         }
         gpus = {gpu["uuid"]: gpu for gpu in past["gpus"]}
-        joined = dict(_joined(self._ranks, ranks, _RANK, kept, len(at)))
-        self._ranks = {
-            whose: {
-                **columns,
-                "phases": _joined_begins(
-                    self._ranks.get(whose, {}).get("phases", ()),
-                    ranks.get(whose, {}).get("phases", [(at[0] - 1.0, None)]),
-                    times[0],
-                ),
-            }
-            for whose, columns in joined.items()
-        }
-        self._gpus = dict(_joined(self._gpus, gpus, _GPU, kept, len(at)))
-        self._at = times
+        self._ranks, self._gpus, self._at = (
+            dict(_joined(self._ranks, ranks, _RANK, kept, len(at))),
+            dict(_joined(self._gpus, gpus, _GPU, kept, len(at))),
+            times,
+        )
 
     def steps(self, whose: Whose, since: float = -math.inf) -> list[Point]:
         """Mean lengths in seconds of steps without compilation, as on the page."""
-        first = bisect_left(self._at, since)
-        rank = self._ranks.get(whose, {})
-        compiled, ended = self.compiling(whose)[::-1], -math.inf
         points: list[Point] = []
-        before = None
-        counts, lengths = (rank.get(name, ())[first:] for name in _RANK)
-        for at, count, length in zip(self._at[first:], counts, lengths, strict=False):
-            if count is None:
-                continue
-            while compiled and compiled[-1][0] < at:
-                ended = compiled.pop()[1]
-            if before is not None and count < before:
-                points = []  # another run of the same name
-            elif before is not None and count > before and length is not None:
-                points += [(at, length)] if at - length >= ended else []
+        before, compiled_at = None, -math.inf
+        for at, count, length, compiles in self._known(whose, since):
+            if before is not None and count < before:  # another run of the same name
+                points, compiled_at = [], -math.inf
+            compiled_at = at if compiles else compiled_at
+            if before is not None and count > before and length is not None:
+                # a step often ends a second after its compilation
+                points += [(at, length)] if at - length >= compiled_at else []
             before = count
         return points
 
-    def compiling(self, whose: Whose) -> list[Span]:
+    def compiling(self, whose: Whose, since: float = -math.inf) -> list[Span]:
         """Intervals of compile activity of the newest run of this name."""
-        rank = self._ranks.get(whose)
-        if rank is None or not any(phase for _, phase in rank["phases"]):
-            return []
-        counts = zip(self._at, rank["steps"], strict=True)
-        known = ((at, count) for at, count in counts if count is not None)
-        restarts = (before[0] for before, after in pairwise(known) if after[1] < before[1])
-        began = max(restarts, default=-math.inf)
         spans: list[Span] = []
-        for (begin, phase), (end, _) in pairwise([*rank["phases"], (self._at[-1], None)]):
-            if phase is None or begin < began:
-                continue
-            if spans and spans[-1][1] == begin:
-                begin = spans.pop()[0]
-            spans.append((begin, end))
+        before, began = None, -math.inf
+        for at, count, _, compiles in self._known(whose, since):
+            if before is not None and count < before:
+                spans = []
+            if compiles and spans and spans[-1][1] == began:
+                spans[-1] = spans[-1][0], at
+            elif compiles:
+                spans.append((at if before is None else began, at))
+            before, began = count, at
         return spans
+
+    def _known(self, whose: Whose, since: float) -> Iterator[tuple[float, Any, Any, Any]]:
+        """The values of the seconds in which the rank was seen."""
+        rank, first = self._ranks.get(whose), bisect_left(self._at, since)
+        if rank is not None:
+            columns = (rank[name][first:] for name in _RANK)
+            values = zip(self._at[first:], *columns, strict=True)
+            yield from (value for value in values if value[1] is not None)
 
     def watts(self, uuid: str) -> list[Point]:
         """Power of a GPU."""
@@ -168,19 +156,17 @@ def _joined(
             yield key, columns
 
 
-def _begins(listed: Iterable[Sequence[Any]]) -> list[tuple[float, Any]]:
-    """The begins of phases: each is listed at the end of its first second."""
-    return [(at - 1.0, phase) for at, phase in listed]
-
-
-def _joined_begins(
-    before: Sequence[Any], after: Sequence[Any], oldest: float
-) -> list[tuple[float, Any]]:
-    """Both lists, without what ended before ``oldest``."""
-    begin = itemgetter(0)
-    until = bisect_left(before, after[0][0], key=begin)
-    first = max(0, bisect_right(before, oldest, hi=until, key=begin) - 1)
-    return [*before[first:until], *after]
+def _active(phases: Iterable[Sequence[Any]], at: Iterable[float]) -> list[bool]:
+    """Whether it compiled in the time of each value, from the begins of phases."""
+    active, name, rest = [], None, deque(phases)
+    for moment in at:
+        names = []
+        while rest and rest[0][0] <= moment:
+            names.append(rest.popleft()[1])
+        names = names or [name]
+        name = names[-1]
+        active.append(any(names))
+    return active
 
 
 def _counted(

@@ -125,7 +125,7 @@ def test_what_is_gone_stays_until_its_last_value_is_an_hour_old() -> None:
     history.join(past(0, 10, phases=[[0.0, "dynamo"]]))
     history.join({"at": [3605.0], **nothing})
     assert [at for at, _ in history.watts(UUID)] == [5.0, 6.0, 7.0, 8.0, 9.0]
-    assert history.compiling(WHOSE) == [(-1.0, 3604.0)], "it was compiling when last seen"
+    assert history.compiling(WHOSE) == [(5.0, 9.0)]
     history.join({"at": [3620.0], **nothing})
     assert (history.watts(UUID), history.compiling(WHOSE)) == ([], [])
 
@@ -169,7 +169,7 @@ def test_the_columns_are_of_the_daemon_or_of_what_top_has_read(tmp_path: Path) -
     ):
         sources = {"address": url.removeprefix("http://"), "dir": str(tmp_path / "records")}
         for source in (*sources.items(), ("prometheus", prometheus)):
-            feed = Feed(None, 1.0, **dict([source]))
+            feed = Feed(None, **dict([source]))
             wait_until(partial(seen_by, feed))
             (rank,) = (feed.past(10) or {})["ranks"]
             assert (rank["run"], rank["steps"][-1]) == ("gpt2", 9), source
