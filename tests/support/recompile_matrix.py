@@ -59,7 +59,8 @@ class Value:
     Attributes:
         use: the expression that uses it. values: in turn. category, words, remedy: what must be
         said; the remedies by place, if they differ. cure: what applies the remedy (the name of a
-        function of the test); ``None``: there is nothing to apply but to keep it as it is.
+        function of the test); ``None``: there is nothing to apply but to keep it as it is. dynamic:
+        as in ``torch.compile``.
     """
 
     use: str
@@ -68,6 +69,7 @@ class Value:
     words: str
     remedy: str | dict[str, str]
     cure: str | dict[str, str | None] | None
+    dynamic: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +380,54 @@ VALUES: dict[str, Value] = {
         words="dtype went from Float to Double",
         remedy="Cast the tensor to one dtype",
         cure="cast",
+    ),
+    "static integer": Value(
+        use="x * v",
+        values=_INTEGERS,
+        category="python_value",
+        words="is no longer 2",
+        remedy={
+            INPUT: "Leave dynamic=False",
+            MODULE: "Leave dynamic=False out. Set",
+            GLOBAL: "Leave dynamic=False out. PyTorch makes a constant",
+        },
+        cure={
+            INPUT: "without_static_shapes",
+            MODULE: "with_the_setting",
+            GLOBAL: "as_an_argument",
+        },
+        dynamic=False,
+    ),
+    "static batch": Value(
+        use="v * 2 + 1",
+        values=tuple(f"torch.ones({size}, 6)" for size in (4, 5, 7)),
+        category="shape",
+        words="dim 0 went from 4 to 5",
+        remedy="Leave dynamic=False",
+        cure="without_static_shapes",
+        dynamic=False,
+    ),
+    "dynamic range": Value(
+        use="sum(x + i for i in range(v))",
+        values=_INTEGERS,
+        category="python_value",
+        words="is no longer 2",
+        remedy={
+            INPUT: "select with a mask",
+            MODULE: "unless the code makes a constant",
+            GLOBAL: "unless the code makes a constant",
+        },
+        cure=None,
+        dynamic=True,
+    ),
+    "equal sizes": Value(
+        use="v * 2 + 1",
+        values=tuple(f"torch.ones({size}, 6)" for size in (6, 5, 7)),
+        category="shape",
+        words="are no longer equal",
+        remedy="once with sizes that differ",
+        cure="sizes_that_differ_first",
+        dynamic=True,
     ),
     "layout": Value(
         use="v * 2",

@@ -7,6 +7,7 @@ that the remedy allows, and no more graph breaks than before, with the results o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,12 +29,12 @@ def _without_a_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards, "profile_guard_manager", lambda *_: 0.0, raising=False)
 
 
-def compiled(function: Any) -> Any:
-    return torch.compile(function, backend="eager")
+def compiled(dynamic: bool | None) -> Callable[[Any], Any]:
+    return partial(torch.compile, backend="eager", dynamic=dynamic)
 
 
-def in_turn(cell: Cell, values: Sequence[str], warm_up: int, wrap: Any = compiled) -> Calls:
-    names = cell.program(wrap)
+def in_turn(cell: Cell, values: Sequence[str], warm_up: int, wrap: Any = None) -> Calls:
+    names = cell.program(wrap or compiled(cell.value.dynamic))
     for number, value in enumerate(values):
         yield cell.called(names, value), number >= warm_up
 
@@ -44,11 +45,20 @@ def two_in_the_warm_up(cell: Cell) -> Calls:
 
 def with_the_setting(cell: Cell) -> Calls:
     with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=True):
-        yield from in_turn(cell, cell.value.values, 2)
+        yield from without_static_shapes(cell)
 
 
 def as_an_argument(cell: Cell) -> Calls:
-    return two_in_the_warm_up(Cell(SOURCES["argument"], cell.value, cell.label))
+    return without_static_shapes(Cell(SOURCES["argument"], cell.value, cell.label))
+
+
+def without_static_shapes(cell: Cell) -> Calls:
+    return in_turn(cell, cell.value.values, 2, compiled(None))
+
+
+def sizes_that_differ_first(cell: Cell) -> Calls:
+    first, *others = cell.value.values
+    return in_turn(cell, [*others, first], 1)
 
 
 def each_in_the_warm_up(cell: Cell) -> Calls:
@@ -56,7 +66,8 @@ def each_in_the_warm_up(cell: Cell) -> Calls:
 
 
 def one_function_for_each(cell: Cell) -> Calls:
-    programs = {value: cell.program(compiled) for value in cell.value.values}
+    wrap = compiled(cell.value.dynamic)
+    programs = {value: cell.program(wrap) for value in cell.value.values}
     for again in (False, True):
         for value, names in programs.items():
             yield cell.called(names, value), again
@@ -71,6 +82,8 @@ CURES: dict[str, Callable[[Cell], Calls]] = {
     "two_in_the_warm_up": two_in_the_warm_up,
     "with_the_setting": with_the_setting,
     "as_an_argument": as_an_argument,
+    "without_static_shapes": without_static_shapes,
+    "sizes_that_differ_first": sizes_that_differ_first,
     "each_in_the_warm_up": each_in_the_warm_up,
     "one_function_for_each": one_function_for_each,
     "as_a_tensor": changed("torch.tensor({})"),
@@ -86,6 +99,7 @@ def test_the_value_that_changed_is_named_and_the_remedy_cures(cell: Cell) -> Non
     if cell.source.place == MODULE and "integer" in cell.label and not TORCH.guards_integers:
         pytest.skip("it is dynamic there")
     with recording() as listener:
+        listener.dynamic = cell.value.dynamic
         before = counted()
         results = [result for result, _ in in_turn(cell, cell.value.values, 1)]
         graphs, breaks = counted()
