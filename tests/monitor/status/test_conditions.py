@@ -104,7 +104,8 @@ def test_with_fullgraph_a_call_at_the_limit_fails_and_does_not_run_eagerly() -> 
 
 def test_the_remedy_at_the_limit_is_for_what_filled_the_cache() -> None:
     """The refused call differs in a second attribute, which the entries compare first."""
-    of_calls = [f"0/{n}: self.calls == {n}" for n in range(7)]
+    setting = "# a.py:3 in f (allow_unspec_int_on_nn_module)"
+    of_calls = [f"0/{n}: self.calls == {n}  {setting}" for n in range(7)]
     made = [
         Compilation(id=f"0/{n}", at_ns=n, kind="forward", category="python_value", reason=reason)
         for n, reason in enumerate(of_calls, 1)
