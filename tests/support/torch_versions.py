@@ -73,6 +73,6 @@ _VERSIONS = {
     (2, 15): Reports(builds_with_baton=False),
 }
 
-_INSTALLED = tuple(map(int, re.findall(r"\d+", metadata.version("torch"))[:2]))
-VERSION = ".".join(map(str, _INSTALLED))
-TORCH = _VERSIONS.get(_INSTALLED, Reports())
+INSTALLED = tuple(map(int, re.findall(r"\d+", metadata.version("torch"))[:2]))
+VERSION = ".".join(map(str, INSTALLED))
+TORCH = _VERSIONS.get(INSTALLED, Reports())

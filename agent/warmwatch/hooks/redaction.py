@@ -78,17 +78,24 @@ _RAISED = re.compile(
 )
 # What PyTorch's explanation of a graph break says that Dynamo cannot trace.
 _EXPLAINED = re.compile(
-    r"\b(?:[Oo]perator|method|function|builtin|breaks on|calling) "
-    r"`([A-Za-z_][\w.]{0,80}?)\.?(?:\(\))?`"
-    r"(?: in file `[^`\n]{0,400}?([\w-]{1,80}\.py)`)?"
+    r"\b(?:[Oo]perator|method|function|builtin|breaks on|calling|enter a) "
+    r"`(?:<class ')?([A-Za-z_][\w.]{0,80}?)(?:'>)?\.?(?:\(\))?`"
+    r"(?: in file `[^`\n]{0,400}?([\w-]{1,80}\.py)`)?(?: of class `(\w{1,80})`)?"
 )
+_NO_CLASS = ("type", "unknown")  # as PyTorch calls the classes of some
 # The class of a class method, which the explanation calls `type`.
 _OF_CLASS = re.compile(
     r"\bUserDefinedClassVariable\(<class '(?:\w{1,80}\.){0,9}(\w{1,80})'>\) (\w+)"
 )
 # The class of an object that these are about, where the explanation names no function.
-_OF_OBJECT = ("missing tp_iter", "Missing tp_iternext", "Failed to convert args/kwargs to proxy")
-_OBJECT = re.compile(r"\b(?:UserDefinedObjectVariable\(|next\(\) on )([A-Za-z_]\w{0,80})")
+_OF_OBJECT = (
+    *("missing tp_iter", "Missing tp_iternext", "Failed to convert args/kwargs to proxy"),
+    *("Observed exception", "torch.* op returned non-Tensor", "An opaque object was created"),
+)
+_OBJECT = re.compile(
+    r"\b(?:UserDefinedObjectVariable\(|next\(\) on |raised exception |target: <(?:built-in )?"
+    r"(?:function|method) |object type: <class '(?:\w{1,80}\.){0,9})([A-Za-z_]\w{0,80})"
+)
 _NO_MODULE = re.compile(r"<unknown module>\.|(?<= builtin )None\.")  # PyTorch's, before a name
 # In 2.6 PyTorch's own quotes are around this whole reason.
 _SKIPPED = re.compile(r"^'(skip function [\w.<>]{1,200} in file [^']{1,1000})'(?:', .*)?$")
@@ -109,6 +116,8 @@ _NO_HELP = (
     "This is likely to be a Dynamo bug",
     "It may be possible to write Dynamo tracing rules",
     "Please report an issue",
+    *("Avoid ", "Check ", "Consider using an equivalent", "Do not trace", "Dynamo does not"),
+    *("Ensure ", "If Dynamo is ", "If it is ", "Make sure ", "Please ", "see ", "Your code may"),
 )
 # PyTorch's own sentence in the exception of an operator that cannot be traced.
 _NO_FAKE = re.compile(r"\bPlease use (`[A-Za-z_][\w.]{0,80}\.register_fake`)")
@@ -202,6 +211,8 @@ def graph_break(text: str) -> str:
     called = named[1] if named else ""
     if of_class and of_class[2] == called:
         called = f"{of_class[1]}.{called}"
+    elif named and pattern is _EXPLAINED and named[3] and named[3] not in _NO_CLASS:
+        called = f"{named[3]}.{called}"
     name = f" `{called}`" if called and called not in reduced else ""
     name += f" in {named[2]}" if named and pattern is _EXPLAINED and named[2] else ""
     return _cut(_RAISED.sub(r"\1: ...", reduced), _BREAK_LIMIT - len(name)) + name

@@ -26,12 +26,7 @@ class _Remedy(NamedTuple):
     of_user: bool = False
 
 
-# PyTorch has one reason for what somebody marked and for what has no Python code; 2.6 has two.
-_IN_C = _Remedy(
-    ("python builtin", "c extension", "unsupported builtin", "datetime.*", "date.today"),
-    "it is written in C, so Dynamo cannot trace it: call it outside of the compiled function, or, "
-    "if no branch depends on its result, use a torch function in its place",
-)
+_OUTSIDE = "run this line outside of the compiled function, and pass its result"
 _REMEDIES = (
     _Remedy(
         ("missing tp_iter",),
@@ -45,8 +40,12 @@ _REMEDIES = (
         ("method call `__getattribute__`",),
         "write super().__getattribute__(name) instead of object.__getattribute__(self, name)",
     ),
-    _Remedy(
-        ("args/kwargs to proxy `generator`", "torch.generator method"),
+    _Remedy(  # PyTorch's hint, to make it outside alone, leads to the next break
+        (
+            "args/kwargs to proxy `generator`",
+            "torch.generator method",
+            "opaque object was created in the middle of the program. `generator`",
+        ),
         "seed the generator and draw the random numbers outside of the compiled function, or leave "
         "generator= out: torch.manual_seed() seeds the default generator",
     ),
@@ -57,19 +56,28 @@ _REMEDIES = (
     ),
     _Remedy(
         ("args/kwargs to proxy",),
-        "pass tensors and numbers alone to this operator, or call it outside of the compiled "
-        "function",
+        f"pass tensors and numbers alone to this operator, or {_OUTSIDE}",
     ),
     _Remedy(  # no setting lets it into the graph
         ("tolist() with non-integer",),
         "keep the numbers in a tensor, or call tolist() outside of the compiled function",
     ),
-    _Remedy(
-        ("tensor.item", "aten._local_scalar_dense", "data dependent operator", ".tolist"),
+    _Remedy(  # the setting is for numbers, and these are conditions
+        ("aten.equal", "aten.allclose"),
+        "compare with operators that return a tensor, such as (a == b).all() or "
+        f"torch.isclose(a, b).all(), and keep that a tensor, or {_OUTSIDE}",
+    ),
+    _Remedy(  # the setting lets no operator in that cannot run without data
+        (
+            *("tensor.item", "aten._local_scalar_dense", "data dependent operator", ".tolist"),
+            "data-dependent expression",
+        ),
         "keep the number a tensor (to log it, copy_() it into one that exists beforehand and read "
-        "that outside of the compiled function; to select by it, use a mask)",
-        "if no branch or loop depends on the number, set "
-        "torch._dynamo.config.capture_scalar_outputs (or TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS=1)",
+        "that outside of the compiled function; to select by it, use a mask), or take it, or draw "
+        "it if it is random, outside of the compiled function and pass it",
+        "if the number is only computed with (no branch, loop or index of a list depends on it), "
+        "set torch._dynamo.config.capture_scalar_outputs (or "
+        "TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS=1)",
     ),
     _Remedy(
         (
@@ -81,6 +89,10 @@ _REMEDIES = (
         "choose with torch.where instead of an `if` on a tensor's value, check with "
         "torch._assert_async instead of raising, or take the branch out of the compiled function",
     ),
+    _Remedy(  # PyTorch's hint is a setting, with which the graph breaks for want of a meta kernel
+        ("_ctc_loss", "linalg_lstsq", "no meta kernel"),
+        _OUTSIDE,
+    ),
     _Remedy(
         ("dynamic shape operator", "nonzero"),
         "avoid operators whose result's size depends on values (nonzero, bincount, masks as "
@@ -88,7 +100,8 @@ _REMEDIES = (
         "function",
         "if the result stays in tensors (no .tolist(), no branch on it), set "
         "torch._dynamo.config.capture_dynamic_output_shape_ops (or "
-        "TORCHDYNAMO_CAPTURE_DYNAMIC_OUTPUT_SHAPE_OPS=1)",
+        "TORCHDYNAMO_CAPTURE_DYNAMIC_OUTPUT_SHAPE_OPS=1), with which a few operators, such as "
+        "torch.combinations, fail",
     ),
     _Remedy(  # PyTorch's hint is another setting, which takes no category of a warning
         ("_warnings.warn",),
@@ -99,7 +112,7 @@ _REMEDIES = (
     _Remedy(  # PyTorch's hint leaves out `config`
         ("tensor.backward",),
         "compile the forward alone, and call backward() outside of the compiled function",
-        "set torch._dynamo.config.trace_autograd_ops",
+        "set torch._dynamo.config.trace_autograd_ops (and detach what the function returns)",
         hinted="trace_autograd_ops",
     ),
     _Remedy(
@@ -108,9 +121,10 @@ _REMEDIES = (
         "add the method, such as logging.Logger.warning, to torch._dynamo.config.{ignored}",
     ),
     _Remedy(
-        ("builtin print", "print"),
+        ("print",),
         "take the printing out of the compiled function",
-        "add print to torch._dynamo.config.reorderable_logging_functions",
+        "if it prints texts and tensors without file=, add print to "
+        "torch._dynamo.config.reorderable_logging_functions",
     ),
     _Remedy(  # PyTorch's hint, compiled autograd, loses the hook, or raises
         ("module-level backwards hooks",),
@@ -121,6 +135,10 @@ _REMEDIES = (
     _Remedy(
         ("sparse tensor",),
         "make it dense (to_dense()), or use it outside of the compiled function",
+    ),
+    _Remedy(
+        ("strided nestedtensor",),
+        "make it with layout=torch.jagged, or use it outside of the compiled function",
     ),
     _Remedy(
         ("unsafe side effect", "non-nullified side effect"),
@@ -139,21 +157,16 @@ _REMEDIES = (
         ),
         "the program requests this break itself: remove torch._dynamo.graph_break()",
     ),
-    _Remedy(
+    _Remedy(  # a cached_property of Python 3.11 takes a lock
         (
             *("context manager", "generic_context_manager", "with block"),
             *("before_with", "setup_with", "contextlib.py"),  # 2.6
         ),
-        "enter the context manager outside of the compiled function",
+        "enter the context manager, or call what enters it, outside of the compiled function (a "
+        "cached_property does so when it is first read: read it beforehand)",
     ),
     _Remedy(
-        (
-            "torch.compiler.disable",
-            "torch._dynamo.disable",
-            "skip function",
-            "skipfiles",
-            "skipped",
-        ),
+        ("torch.compiler.disable", "torch._dynamo.disable"),
         "the function is left out of compilation on purpose: call it outside of the compiled one",
     ),
     _Remedy(
@@ -162,10 +175,45 @@ _REMEDIES = (
         "set torch._dynamo.config.allow_rnn, unless its input is packed",
     ),
     _Remedy(
-        ("*numpy*", "non-torch", "c/c++", "builtin function", "attempted to call function marked"),
-        "use a torch function in its place, or wrap the call with torch.library.custom_op",
+        ("*numpy*", "ndarray*"),
+        f"use a torch function in its place, or {_OUTSIDE}",
     ),
-    _IN_C,
+    _Remedy(
+        ("deepcopy*",),
+        "copy a tensor with clone(), and anything else outside of the compiled function "
+        "(dataclasses.asdict() copies, too)",
+    ),
+    _Remedy(
+        ("running with fake tensors",),
+        f"add a fake implementation of the operator (torch.library.register_fake), or {_OUTSIDE}",
+    ),
+    _Remedy(
+        ("out=",),
+        "leave out= away, or pass a contiguous tensor of the result's size",
+    ),
+    _Remedy(
+        ("jit.script*", "scriptmodule*"),
+        "compile the module without torch.jit, or call it outside of the compiled function",
+    ),
+    _Remedy(
+        ("async_op=true",),
+        "leave async_op=True and wait() away, or call it outside of the compiled function",
+    ),
+    _Remedy(  # PyTorch's hint is an operator that does not exist
+        ("tensor.random_",),
+        "draw with torch.randint instead of random_()",
+    ),
+    _Remedy(
+        ("observed exception",),
+        f"mend the line if it raises without torch.compile, too; else {_OUTSIDE}",
+    ),
+    # PyTorch's hints would change PyTorch
+    _Remedy(("skip function", "skipfiles", "skipped", "p2p compilation disabled"), _OUTSIDE),
+)
+# PyTorch's hints that say what to change; others, such as "Avoid calling it", help nobody.
+_HELPS = re.compile(
+    r"(?:Call|Change|Compile the|Create|Define|Detach|Explicitly set|Move|Remove|Replace|Set"
+    r"|Try to construct|Use)\b(?! (?:something else|mutations from))"
 )
 
 
@@ -178,18 +226,44 @@ _BY_SCHEDULER = re.compile(r"\bskip.*?(\w+\.step)\b.* in (?:file )?lr_scheduler\
 _ENTERS = re.compile(r"(?:BEFORE|SETUP)_WITH \w+(?:\((\w+)\))?")
 
 
-# What it does with an object of the class that the reason names
-_WITH_OBJECT = {
-    "missing tp_iter": "iterates over an object that PyTorch does not trace",
-    "Missing tp_iternext": "calls next() on an object that PyTorch does not trace",
-    "Failed to convert args/kwargs to proxy": "passes an operator an object that no graph has",
-}
+# What it does, by the beginning of PyTorch's reason; `{}`: what the reason names
+_DOES = (
+    (("missing tp_iter",), "iterates over an object{} that PyTorch does not trace"),
+    (("Missing tp_iternext",), "calls next() on an object{} that PyTorch does not trace"),
+    (("Failed to convert args/kwargs",), "passes an operator an object{} that no graph has"),
+    (("Unsupported context manager",), "enters a context manager{} that PyTorch does not trace"),
+    (("Observed exception",), "raises an exception{} while PyTorch traces it"),
+    (("torch.* op returned non-Tensor",), "calls a function of torch{} that returns no tensor"),
+    (("Invalid call to __build_class__",), "defines a class"),
+    (
+        (
+            *("Unsupported Tensor.item()", "Data dependent operator `aten._local_scalar"),
+            *("Could not guard on data-dependent", "Consider annotating your code using torch"),
+            "Could not extract specialized integer from data-dependent",
+        ),
+        "needs the value of a tensor or of a random number, as .item() does",
+    ),
+    (
+        (
+            *("Attempted to call function marked as skipped", "Unsupported method call"),
+            *("Attempted to inline function marked as skipped", "Unsupported function call"),
+            *("Failed to trace builtin operator", "Graph break due to unsupported builtin"),
+        ),
+        "calls{}, which PyTorch does not trace",
+    ),
+)
+# Names of PyTorch's own classes and of slots of CPython tell a user nothing.
+_INTERNAL = re.compile(r"(?i)\b(?:tp|nb|sq|mp)_|_mp_|_impl\b|python_type\(\)|richcompare")
+_NAMED = re.compile(r" `([\w.<>]+)`| ([\w.<>]+)$")
+# A class that is called: its name is clearer
+_CONSTRUCTS = re.compile(r"\.__(?:new|init|call)__$")
 
 
 _OF_LIBRARY = "call it outside of the compiled function: a library's code breaks the graph"
 # Of an autograd.Function, which PyTorch traces as one operator: a setting that lets a line into the
 # graph does not help if the line also changes a list or an attribute.
 _BACKWARD = "backward"
+_OUT_OF_BACKWARD = "take this line out of the backward, which PyTorch traces as one operator"
 
 
 # Optimizers of PyTorch request a break around their step, in this function.
@@ -217,10 +291,17 @@ def plain_break(reason: str, name: str | None = None, *, library: bool = False) 
     if entered := _ENTERS.match(reason):
         named = f" `{entered[1]}`" if entered[1] else ""
         return f"it enters a context manager{named} that PyTorch does not trace"
-    head, _, rest = reason.partition(" `")
-    if does := _WITH_OBJECT.get(head):
-        return f"it {does}{f' (`{rest})' if rest else ''}"
-    return expected_break(reason, name, library=library)
+    if expected := expected_break(reason, name, library=library):
+        return expected
+    for heads, does in _DOES:
+        if head := next(filter(reason.startswith, heads), None):
+            match = _NAMED.search(reason, len(head))
+            if match or "calls{}" not in does:  # else PyTorch's text says more
+                called = _CONSTRUCTS.sub("", match[1] or match[2]) if match else ""
+                return f"it {does.format(f' `{called}`' if called else '')}"
+    if _INTERNAL.search(reason):
+        return "it does something with an object that PyTorch does not trace"
+    return None
 
 
 def _has_sign(remedy: _Remedy, text: str) -> bool:
@@ -265,12 +346,11 @@ def break_remedy(
     lowered = reason.lower()
     remedy = next((sign for sign in _REMEDIES if _has_sign(sign, lowered)), None)
     hint = hint or ""
-    if remedy and "skipped" in remedy.signs and _has_sign(_IN_C, hint.lower()):
-        remedy = _IN_C
-    if remedy is None and hint and not library:
-        return f"PyTorch's hint: {hint}"
     outside = _OF_LIBRARY if library and caller else ""
-    parts = ["", outside]
+    alone = _OUT_OF_BACKWARD if name == _BACKWARD else _OUTSIDE
+    parts = [outside if library else alone]
+    if remedy is None and not library and _HELPS.match(hint):
+        return f"PyTorch's hint: {hint.removesuffix('.')}. Or {_OUTSIDE}."
     if remedy:
         named = IGNORED if IGNORED in hint else _IGNORED_BEFORE
         is_cure = remedy.hinted in hint and name != _BACKWARD

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from warmwatch.shared.breaks import plain_break
 from warmwatch.shared.phrases import duration, one_line, place, took
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.states import ENDED_STATES
@@ -201,9 +202,9 @@ def own_words(reason: str, longest: int = REASON_LIMIT) -> str:
 
 
 def failure(how: str | None, reason: str | None) -> str:
-    """``Unsupported: Data-dependent branching``; the exception's type alone if no more is known."""
+    """``Unsupported: it branches on a tensor's value``; the type alone if no more is known."""
     name = (how or "").rpartition(".")[2]
-    return f"{name}: {own_words(reason, 60)}" if reason else name
+    return f"{name}: {plain_break(reason) or own_words(reason, 60)}" if reason else name
 
 
 _LEFT = {"all": "all of {} runs eagerly", "rest": "the rest of {} runs eagerly"}

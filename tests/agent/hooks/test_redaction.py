@@ -220,6 +220,26 @@ def test_the_full_text_remains_if_requested() -> None:
             "Unsupported method call `__new__`",
         ),
         (
+            "Unsupported method call",
+            "Dynamo does not know how to trace method `random` of class `Generator`",
+            "Unsupported method call `Generator.random`",
+        ),
+        (
+            "Unsupported context manager",
+            "Dynamo does not know how to enter a `RLock` context manager.",
+            "Unsupported context manager `RLock`",
+        ),
+        (
+            "Observed exception",
+            f"no handler\n\n  Developer debug context: raised exception TypeError('{SECRET}')",
+            "Observed exception `TypeError`",
+        ),
+        (
+            "torch.* op returned non-Tensor",
+            "op: call_function; target: <function device_count at 0x7f0dd4da9b20>",
+            "torch.* op returned non-Tensor `device_count`",
+        ),
+        (
             "Unsupported Tensor.item() call with capture_scalar_outputs=False",
             "Dynamo does not support tracing `Tensor.item()` with config.capture_scalar_outputs",
             "Unsupported Tensor.item() call with capture_scalar_outputs=False",
@@ -347,7 +367,8 @@ def test_a_hint_is_the_first_one_that_helps_without_values() -> None:
     assert hint(BRANCH) == words
     assert hint("Data-dependent branching\n  Hint: This graph break is fundamental") is None
     assert hint("Hint of the user") is None
-    long = f"Avoid it in compiled code. {'Consider another mode, which is as fast. ' * 10}"
+    assert hint("Encountered it\n  Hint: Avoid calling it.\n  Hint: Move it out.") == "Move it out."
+    long = f"Move it out of compiled code. {'Consider another mode, which is as fast. ' * 10}"
     assert str(hint(f"Encountered it\n  Hint: {long}")).endswith("which is as fast.")
 
 

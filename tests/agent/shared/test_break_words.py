@@ -8,32 +8,34 @@ import pytest
 
 from warmwatch.shared.breaks import break_remedy, break_remedy_for, plain_break
 
+# the remedy of what has no better one
+ANY = "Run this line outside of the compiled function, and pass its result."
+
 
 @pytest.mark.parametrize(
     ("reason", "start"),
     [
         ("Failed to trace builtin operator print", "Take the printing out"),
-        ("call to a fingerprint() that C code has", None),
-        ("Attempted to call function print_stats", None),
+        ("call to a fingerprint() that C code has", ANY),
+        ("Attempted to call function print_stats", ANY),
         ("logging.Logger method not supported", "Take the logging out"),
-        ("cataloging of items", None),
+        ("cataloging of items", ANY),
         ("call_method NumpyNdarrayVariable() tolist2", "Use a torch function"),
         ("`ndarray.x()` is not modelled in `torch._numpy`", "Use a torch function"),
         ("Tensor.tolist with a size that is not known", "Keep the number a tensor"),
-        ("compile_subgraph with block_depth != 0", None),
+        ("compile_subgraph with block_depth != 0", ANY),
         ("call to torch._dynamo.graph_break()", "The program requests this break"),
         ("skip function graph_break in file decorators.py", "The program requests this break"),
         ("skip function opened in file contextlib.py", "Enter the context manager"),
         ("BEFORE_WITH UserDefinedObjectVariable(RLock)", "Enter the context manager"),
-        ("Graph break due to unsupported builtin time.time", "It is written in C"),
+        ("Graph break due to unsupported builtin time.time", ANY),
         ("Unsupported method call `__getattribute__`", "Write super().__getattribute__(name)"),
-        ("Unsupported method call `__getattribute__2`", None),
+        ("Unsupported method call `__getattribute__2`", ANY),
         ("unimplemented builtin op on tensor arguments", "Compute it outside of the compiled"),
     ],
 )
-def test_a_sign_is_a_whole_word(reason: str, start: str | None) -> None:
-    remedy = break_remedy(reason, None, library=False)
-    assert remedy is None if start is None else str(remedy).startswith(start)
+def test_a_sign_is_a_whole_word(reason: str, start: str) -> None:
+    assert str(break_remedy(reason, None, library=False)).startswith(start)
 
 
 def test_no_setting_is_the_remedy_for_a_batch_norm_without_momentum() -> None:
@@ -60,7 +62,8 @@ def test_no_setting_is_the_remedy_for_a_batch_norm_without_momentum() -> None:
             "Set torch._dynamo.trace_autograd_ops=True",
             (
                 "Compile the forward alone, and call backward() outside of the compiled function, "
-                "or set torch._dynamo.config.trace_autograd_ops."
+                "or set torch._dynamo.config.trace_autograd_ops (and detach what the function "
+                "returns)."
             ),
         ),
         (
@@ -83,14 +86,38 @@ def test_a_context_manager_is_named_in_place_of_the_instruction_that_enters_it()
 
 def test_an_object_that_pytorch_does_not_trace_is_named() -> None:
     for reason, words in (
-        ("missing tp_iter `zip`", "it iterates over an object that PyTorch does not trace (`zip`)"),
+        ("missing tp_iter `zip`", "it iterates over an object `zip` that PyTorch does not trace"),
         ("Missing tp_iternext", "it calls next() on an object that PyTorch does not trace"),
         (
             "Failed to convert args/kwargs to proxy `Generator`",
-            "it passes an operator an object that no graph has (`Generator`)",
+            "it passes an operator an object `Generator` that no graph has",
         ),
     ):
         assert plain_break(reason) == words
+
+
+def test_what_the_program_calls_is_named_and_what_pytorch_calls_its_own_classes_is_not() -> None:
+    for reason, words in (
+        ("Failed to trace builtin operator `str`", "it calls `str`, which PyTorch does not trace"),
+        ("Unsupported method call `A.__new__`", "it calls `A`, which PyTorch does not trace"),
+        ("Attempted to call function marked as skipped `f` in a.py", "it calls `f`, which"),
+        ("Graph break due to unsupported builtin time.time", "it calls `time.time`, which"),
+        ("missing_mp_subscript", "it does something with an object that PyTorch does not trace"),
+        (
+            "Data dependent operator `aten._local_scalar_dense.default`",
+            "it needs the value of a tensor",
+        ),
+        ("Unsupported method call", "None"),
+        ("sort with non-constant keys", "None"),
+    ):
+        assert str(plain_break(reason)).startswith(words)
+
+
+def test_a_hint_that_says_what_to_change_stands_before_the_general_remedy() -> None:
+    move = break_remedy("__class__ assignment", "Move it outside.", library=False)
+    assert move == f"PyTorch's hint: Move it outside. Or {ANY[0].lower()}{ANY[1:]}"
+    for hint in ("Use something else as the key.", "Remove mutations from the generator.", "If a"):
+        assert break_remedy("sort with non-constant keys", hint, library=False) == ANY
 
 
 def test_in_the_code_of_a_library_only_a_setting_helps() -> None:

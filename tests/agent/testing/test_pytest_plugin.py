@@ -352,7 +352,7 @@ def test_a_failure_has_reason_and_remedy_after_the_tests_own_error(
         "      The last batch of an epoch had 2 of 4: pass drop_last=True to the DataLoader",
         "  1 graph break, expected 0",
         "    `broken` (test_it.py:20): ",
-        "      Take the printing out of the compiled function, or add print to",
+        "      Take the printing out of the compiled function, or if it prints texts and",
         f"    `branched` (test_it.py:26): {plain_break('generic_jump')}",
         "ValueError: its own",
         "ValueError: of the block",

@@ -5,7 +5,7 @@ from _loop import CURED, net, steps
 
 SOURCE = "vmoens/mujoco-torch#1"
 EXPECT = {
-    "names": ["Unsupported method call `__getattribute__`"],
+    "names": ["calls `__getattribute__`"],
     "remedy": ["Write super().__getattribute__(name)"],
     "recompiles": 0,
     "graphs": 0,

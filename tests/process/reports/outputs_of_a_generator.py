@@ -5,7 +5,7 @@ from _loop import CURED, net, steps
 
 SOURCE = "pytorch/pytorch#93737"
 EXPECT = {
-    "names": ["it iterates over an object that PyTorch does not trace (`generator`)"],
+    "names": ["it iterates over an object `generator`"],
     "remedy": ["Pass a list or a tuple"],
     "recompiles": 0,
     "graphs": 0,

@@ -6,7 +6,7 @@ from _loop import CURED, net, optimizer
 SOURCE = "pytorch/pytorch#138412"
 EXPECT = {
     "names": ["GradScaler.step"],
-    "remedy": ["call it outside of the compiled"],
+    "remedy": ["outside of the compiled"],
     "recompiles": 0,
     "breaks": 2,
     "cured": 0,

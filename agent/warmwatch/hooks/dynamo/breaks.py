@@ -146,7 +146,8 @@ class Breaks:
         known = list(places.values()) if places else []
         # code that is compiled by itself, after a break in its caller, has no caller
         known = [one for one in known if not any(one.items() < more.items() for more in known)]
-        own = [one for one in known if "library" not in one] or known
+        own = [one for one in known if "library" not in one]
+        own = own or [one for one in known if "caller" in one] or known
         if not own:
             return helps
         *also, last = own[-MOST_PLACES:]

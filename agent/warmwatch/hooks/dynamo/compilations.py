@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from warmwatch.hooks.dynamo.breaks import Breaks
+from warmwatch.hooks.dynamo.breaks import Breaks, hint_of
 from warmwatch.hooks.dynamo.recompile_reasons import category_of
 from warmwatch.hooks.points import (
     HookPointAbsentError,
@@ -22,7 +22,7 @@ from warmwatch.hooks.points import (
     look_up,
     untraced,
 )
-from warmwatch.hooks.redaction import hint, hint_of_failure
+from warmwatch.hooks.redaction import hint_of_failure
 from warmwatch.shared.user_code import place
 
 NAMES = ("log_compilation_event",)  # names of the function, newest first
@@ -101,7 +101,11 @@ _LEFT_TO_PYTHON = (
     "SkipCodeRecursiveException",
     "RecompileLimitExceeded",
 )
-_OF_BACKEND = ("BackendCompilerFailed", "InductorError")  # they quote the exception of a backend
+# They quote the exception of a backend, or are of a number that is known only when the code runs.
+_OWN_TEXTS = (
+    *("BackendCompilerFailed", "InductorError"),
+    *("UserError", "GuardOnDataDependentSymNode"),
+)
 _REFUSED = "RecompileError"  # raised for `config.error_on_recompile`, not at the recompile limit
 RECORDS_SETTING = "log_compilation_metrics"  # if it is off, PyTorch passes no record
 _ABSENT = object()  # default for a field that torch 2.6 lacks
@@ -218,9 +222,9 @@ def entry(metrics: Any) -> dict[str, Any]:
         values["left" if left else "failure"] = failure
         raised = getattr(metrics, "fail_reason", None)
         # PyTorch's own texts; that of another exception may be the user's
-        if left or failure.rpartition(".")[2] in _OF_BACKEND:
+        if left or failure.rpartition(".")[2] in _OWN_TEXTS:
             values["failure_reason"] = raised
-        values["failure_hint"] = (hint if left else hint_of_failure)(str(raised or ""))
+        values["failure_hint"] = (hint_of if left else hint_of_failure)(str(raised or ""))
     if kind_of(metrics) == "cudagraph" and getattr(metrics, "is_forward", None) is False:
         values["backward"] = True
     return {key: value for key, value in values.items() if value is not None}

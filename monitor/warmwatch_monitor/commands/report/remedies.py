@@ -123,7 +123,7 @@ def _failures(
     for named, failures in by_function.items():
         last, row = failures[-1], max(priced.in_a_row for priced in failures)
         why = failure(last.failure, last.failure_reason)
-        remedy = remedy_of_failure(last.name, last.failure_hint, last.failure)
+        remedy = remedy_of_failure(last)
         suffix = f" of {named}" if named else ""
         if row >= REPEATED_STEPS:
             seconds = sum(priced.seconds or 0.0 for priced in failures)

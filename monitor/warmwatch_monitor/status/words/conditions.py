@@ -183,7 +183,7 @@ def remedy_of_nothing_captured(figures: Figures) -> str:
     compilations = figures.log.compilations
     if compilations and all(compilation.failure for compilation in compilations):
         last = compilations[-1]
-        return remedy_of_failure(last.name, last.failure_hint, last.failure)
+        return remedy_of_failure(last)
     remedies = map(break_remedy_for, figures.log.breaks)
     return next(filter(None, remedies), None) or (
         "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows where); with "

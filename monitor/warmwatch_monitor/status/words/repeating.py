@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from warmwatch.shared.advice import MADE_ANEW, advice_for
+from warmwatch.shared.breaks import break_remedy
 from warmwatch.shared.phrases import called_from, duration, place
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.figures.compile import CompileTarget
 from warmwatch_monitor.figures.units import total
 from warmwatch_monitor.model import Compilation, Figures
+from warmwatch_monitor.model.run_summary import Compiled
 from warmwatch_monitor.output.amounts import failure, reason
 from warmwatch_monitor.output.summary import Words, begin
 from warmwatch_monitor.status.words.caching import dropped, remedy_of_dropped
 
+_BREAK = "Unsupported"
+_BREAKS = (_BREAK, "UserError", "GuardOnDataDependentSymNode")
 _REFUSED = "RecompileError"  # by torch._dynamo.config.error_on_recompile
 REMEDY_OF_SIZES = (
     "Pad inputs to a few sizes, or set "
@@ -87,7 +91,7 @@ def remedy_of_compilation(
         return REMEDY_OF_SIZES if compilation.in_a_row >= REPEATED_STEPS else None
     # the failure at the recompile limit (fullgraph=True) needs the remedy of what recompiles
     if compilation.failure and not compilation.at_limit:
-        return remedy_of_failure(compilation.name, compilation.failure_hint, compilation.failure)
+        return remedy_of_failure(compilation)
     if compilation.category and not (
         compilation.category == NEW_INSTANCE and compilation.in_a_row >= REPEATED_STEPS
     ):
@@ -101,14 +105,27 @@ def remedy_of_compilation(
     return remedy_of_dropped(compilation) or "Do not call torch._dynamo.reset() in the loop."
 
 
-def remedy_of_failure(name: str | None, hint: str | None, how: str | None) -> str:
-    """``Use `torch.cond` to express dynamic control flow. Or stop compiling `loss`.``"""
+def is_break(how: str | None) -> bool:
+    """Whether this exception says that a graph would break: fullgraph=True does not allow that."""
+    return failure(how, None) in _BREAKS
+
+
+def remedy_of_failure(compilation: Compilation | Compiled) -> str:
+    """``Choose with torch.where instead of an `if`. Or compile `loss` without fullgraph=True.``"""
+    name, hint, how = compilation.name, compilation.failure_hint, compilation.failure
     if failure(how, None) == _REFUSED:
         return (
             "Unset torch._dynamo.config.error_on_recompile, or keep what changed: the exception "
             "names the guard."
         )
     named = f"`{name}`" if name else "it"
+    reason = compilation.failure_reason
+    if reason and is_break(how) and (remedy := break_remedy(reason, hint, library=False)):
+        is_allowed = failure(how, None) == _BREAK
+        other = (
+            f"compile {named} without fullgraph=True" if is_allowed else f"stop compiling {named}"
+        )
+        return f"{remedy} Or {other}."
     if hint:
         return f"{hint.removesuffix('.')}. Or stop compiling {named}."
     return f"Stop compiling {named}, or mend what fails: the exception has the message and place."

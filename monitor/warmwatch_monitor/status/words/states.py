@@ -42,6 +42,7 @@ from warmwatch_monitor.status.words.nothing import (
 from warmwatch_monitor.status.words.progress import baseline_progress, brought, seconds_left, so_far
 from warmwatch_monitor.status.words.repeating import (
     backward_of,
+    is_break,
     remedy_of_failure,
     repeating_head,
     why_repeating,
@@ -495,8 +496,8 @@ def _failed(view: RankView) -> StateText:
         last = view.figures.log.compilations[-1:]
         if last and failure(last[0].failure, None) == life.exception:  # that compilation ended it
             what = failure(last[0].failure, last[0].failure_reason)
-            if last[0].failure_hint:
-                remedy = remedy_of_failure(last[0].name, last[0].failure_hint, last[0].failure)
+            if last[0].failure_hint or is_break(last[0].failure):
+                remedy = remedy_of_failure(last[0])
         clauses = [_after(title, what, ": ")]
         if at is not None:
             # after the clauses on other ranks

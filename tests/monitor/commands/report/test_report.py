@@ -538,8 +538,7 @@ def test_a_failed_compilation_comes_before_savings_only_if_the_run_failed() -> N
     assert "1 compilation failed" in [one.about for one in made.do]
 
 
-def test_the_remedy_of_a_failure_in_every_step_has_its_type_its_cost_and_pytorchs_hint() -> None:
-    hint = "Use `torch.cond` to express dynamic control flow."
+def test_the_remedy_of_a_failure_in_every_step_has_its_type_and_its_cost() -> None:
     failed = [
         replace(
             a.FORWARD,
@@ -549,7 +548,7 @@ def test_the_remedy_of_a_failure_in_every_step_has_its_type_its_cost_and_pytorch
             seconds=0.5,
             failure="torch._dynamo.exc.Unsupported",
             failure_reason="Data-dependent branching",
-            failure_hint=hint,
+            failure_hint="Use `torch.cond` to express dynamic control flow.",
             in_a_row=row,
         )
         for row in range(1, 13)
@@ -558,8 +557,9 @@ def test_the_remedy_of_a_failure_in_every_step_has_its_type_its_cost_and_pytorch
     made = report(a.finished(compiled=(*a.FIRST, *failed), answers=answers))
     (found,) = [one for one in made.do if "failed" in one.about]
     words = "compilation of `loss` (model.py:7) failed in 12 steps in a row"
-    assert found.about == f"{words}: Unsupported: Data-dependent branching"
-    assert found.what == f"{hint} Or stop compiling `loss`."
+    assert found.about == f"{words}: Unsupported: it branches on a tensor's value"
+    assert found.what.startswith("Choose with torch.where instead of an `if` on a tensor's value")
+    assert found.what.endswith(" Or compile `loss` without fullgraph=True.")
     assert found.saves == 6.0
     assert not any("eager speed" in one.about for one in made.do)  # it is the same fault
     once = replace(failed[0], in_a_row=1)
