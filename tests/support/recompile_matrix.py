@@ -6,9 +6,11 @@ changes, and its first two values.
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 INPUT, MODULE, GLOBAL = "input", "module", "global"  # an integer is dynamic only in the first
@@ -95,7 +97,9 @@ class Cell:
 
     def program(self, compiled: Any) -> dict[str, Any]:
         """A namespace with ``f``, and with code objects of its own."""
-        names: dict[str, Any] = {"compiled": compiled, "__name__": "matrix"}
+        module = sys.modules["matrix"] = ModuleType("matrix")  # Dynamo imports it by its name
+        names = vars(module)
+        names["compiled"] = compiled
         exec(_COMMON.replace("USE", self.value.use), names)
         names["V"] = eval(self.value.values[0], names)
         exec(compile(textwrap.dedent(self.source.code), f"{self.label}.py", "exec"), names)

@@ -114,6 +114,7 @@ def test_unknown_step_lengths_are_null() -> None:
     assert of_slot(b.COMPILING)["step_seconds"] == {
         "first": None,
         "first_at": None,
+        "last_at": None,
         "last": None,
         "last_second": None,
         "recent": None,
