@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-_MOST = 256  # functions
+_MOST = 256  # rows
 _AGAIN = ("category", "again", "instance", "failure", "new_sizes")
 _Function = tuple[Any, ...]
 
@@ -32,17 +32,19 @@ class Repeating:
     """The steps, counted from 1, in which each function compiled or failed to."""
 
     def __init__(self) -> None:
-        self._known: dict[_Function, _Steps] = {}  # the latest function is last
+        # by whether it failed, too; the latest is last
+        self._known: dict[tuple[_Function, bool], _Steps] = {}
 
     def add(self, kind: str, values: Mapping[str, Any], step: int) -> int:
         """The steps in a row, ``step`` included, in which the function of ``values`` compiled
-        again, failed or began CUDA graphs of a new size; 0 if this is none of them.
+        again or began CUDA graphs of a new size, or, if this one failed, in which it failed; 0 if
+        this is none of them. A message names only one of the two, so each has its own row.
 
         ``kind`` and ``values``: of a compilation, as in the journal.
         """
         if values.get("at_limit"):
             return 0
-        function = _function(values)
+        function = _function(values), "failure" in values
         again, row, last, number = self._known.pop(function, _Steps())
         repeats = any(name in values for name in _AGAIN)
         if repeats:
@@ -64,7 +66,7 @@ class Repeating:
     def of(self, values: Mapping[str, Any], step: int) -> tuple[int, int]:
         """Of the function of ``values``: its row, and the number of steps that compiled it, with
         ``step``, which would have."""
-        steps = self._known.get(_function(values), _Steps())
+        steps = self._known.get((_function(values), False), _Steps())
         return steps.row, steps.number + (steps.last != step)
 
 

@@ -135,7 +135,11 @@ def _latest(figures: Figures) -> Compilation | None:
     """The last compilation that repeats, of the function with the longest row."""
     if not figures.steps.repeated:
         return None
-    rows = {each.function: each for each in figures.log.compilations if each.in_a_row}
+    rows = {
+        (each.function, each.failure is None): each
+        for each in figures.log.compilations
+        if each.in_a_row
+    }
     repeated = [row for row in rows.values() if row.in_a_row >= REPEATED_STEPS]
     return max(repeated, key=lambda each: each.in_a_row, default=None)
 

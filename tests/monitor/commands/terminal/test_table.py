@@ -27,6 +27,7 @@ from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.status.words.repeating import (
     remedy_of_compilation,
     remedy_of_repeating,
+    repeating_head,
     why_repeating,
 )
 from warmwatch_monitor.status.words.states import state_words
@@ -542,6 +543,14 @@ def test_a_compilation_that_fails_in_each_step_has_the_remedy_of_its_failure() -
     for times in (1, 3):
         advice = remedy_of_compilation(replace(failed, in_a_row=times)) or ""
         assert advice.startswith("Stop compiling `f`"), "it is no reset() that compiles it again"
+
+
+def test_one_failure_after_recompiles_in_a_row_is_no_failure_in_every_step() -> None:
+    counts = replace(b.WARM.compile, repeated=3, repeated_step=b.WARM.steps.steps)
+    again = replace(b.RECOMPILATION, at_ns=b.ago(2), in_a_row=3)
+    failed = replace(again, at_ns=b.ago(1), failure="RuntimeError", in_a_row=1)
+    view = b.view(replace(b.WARM, compile=counts), compilations=(again, failed))
+    assert repeating_head(view.figures).startswith("recompiles in every step (3rd time)")
 
 
 def test_a_failed_compilation_that_the_program_caught_has_a_line() -> None:
