@@ -6,7 +6,7 @@ from _loop import CURED, net, steps
 SOURCE = "nomic-ai/contrastors#83"
 EXPECT = {
     "names": ["is_inference"],
-    "remedy": ["outside of the compiled function", "beforehand"],
+    "remedy": ["outside of the compiled function", "before the first compiled call"],
     "recompiles": 1,
     "breaks": 1,
     "cured": 0,
