@@ -6,6 +6,7 @@ changes, and its first two values.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 INPUT, MODULE, GLOBAL = "input", "module", "global"  # an integer is dynamic only in the first
+_NUMBERS = itertools.count()
 _COMMON = """
 import collections, enum, functools, types, torch
 Pair = collections.namedtuple("Pair", "a v")
@@ -97,7 +99,8 @@ class Cell:
 
     def program(self, compiled: Any) -> dict[str, Any]:
         """A namespace with ``f``, and with code objects of its own."""
-        module = sys.modules["matrix"] = ModuleType("matrix")  # Dynamo imports it by its name
+        module = ModuleType(f"matrix{next(_NUMBERS)}")
+        sys.modules[module.__name__] = module  # Dynamo imports it by its name
         names = vars(module)
         names["compiled"] = compiled
         exec(_COMMON.replace("USE", self.value.use), names)
