@@ -406,11 +406,14 @@ def _recompiles_now(compile: Mapping[str, Any]) -> bool:
     return bool(underway and underway["reason"] and not underway["backward"])
 
 
-def is_without_grad(reason: str | None, trained: Collection[str]) -> bool:
-    """Whether a cache entry with a backward did not match because this call has no gradients.
+def is_without_grad(id: str | None, reason: str | None, trained: Collection[str]) -> bool:
+    """Whether the compilation ``id`` was for a call without gradients, for which a cache entry with
+    a backward did not match.
 
     ``trained``: compile ids with a recorded backward. A missing one proves nothing: with dynamic
     shapes PyTorch compiles the backward together with the forward.
     """
+    if id in trained:
+        return False
     entries = (line.strip().lstrip("!").partition(":") for line in (reason or "").splitlines())
-    return any(id in trained and "grad_mode" in why for id, _, why in entries)
+    return any(entry in trained and "grad_mode" in why for entry, _, why in entries)

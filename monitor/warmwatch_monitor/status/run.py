@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice
 
 from msgspec import structs
@@ -11,7 +11,7 @@ from msgspec import structs
 from warmwatch.shared.advice import advice_for
 from warmwatch.shared.breaks import break_remedy_for, expected_break, plain_break
 from warmwatch.shared.phrases import broken_place
-from warmwatch_monitor.figures.compile import CompileTarget
+from warmwatch_monitor.figures.compile import CompileTarget, is_without_grad
 from warmwatch_monitor.figures.machine import Process
 from warmwatch_monitor.figures.training import COUNTED, Warmup
 from warmwatch_monitor.figures.units import copied, total
@@ -379,26 +379,32 @@ def _last(log: Log) -> list[compile_schema.PastCompilation]:
     }
     first = max(0, len(compilations) - LAST)
     newest = (log.underway,) if log.underway else ()
+    trained = {each.id for each in compilations if each.id and each.kind == "backward"}
     last = [
-        compilation(compilations[at], totals.get(at), (*compilations[at + 1 :], *newest))
+        compilation(compilations[at], totals.get(at), (*compilations[at + 1 :], *newest), trained)
         for at in range(first, len(compilations))
     ]
     if dearest is None or dearest in compilations[first:]:
         return last
     at = compilations.index(dearest) + 1 if dearest in compilations else 0
-    return [compilation(dearest, log.dearest_seconds, (*compilations[at:], *newest)), *last]
+    later = (*compilations[at:], *newest)
+    return [compilation(dearest, log.dearest_seconds, later, trained), *last]
 
 
 def compilation(
     compilation: Compilation,
     total_seconds: float | None = None,
     later: Sequence[CompileTarget] = (),
+    trained: Collection[str] = (),
 ) -> compile_schema.PastCompilation:
+    """``trained``: compile ids with a recorded backward."""
     remedy = remedy_of_compilation(compilation, later) or remedy_of_dropped(compilation)
+    without_grad = is_without_grad(compilation.id, compilation.reason, trained)
     return copied(
         compilation,
         compile_schema.PastCompilation,
         total_seconds=total_seconds,
+        between_steps=compilation.evaluating or without_grad,
         plain=plain_reason(compilation) or dropped(compilation),
         advice=remedy,
         called=label(compilation),

@@ -112,10 +112,7 @@ def recompiled(
         if compilation.category:
             between_steps = (
                 compilation.evaluating
-                or (
-                    "backward" not in compilation.kinds
-                    and is_without_grad(compilation.reason, trained)
-                )
+                or is_without_grad(compilation.id, compilation.reason, trained)
                 or (first_began is not None and compilation.ended <= first_began)
             )
             why = cause(compilation.category, compilation.kinds[0], compilation.reason)

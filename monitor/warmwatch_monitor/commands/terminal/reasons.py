@@ -15,7 +15,6 @@ from warmwatch.shared.phrases import called_from, counted, duration, one_line, t
 from warmwatch.shared.phrases import place as place_of
 from warmwatch.shared.states import ENDED, State
 from warmwatch.shared.values import NEW_INSTANCE
-from warmwatch_monitor.figures.compile import is_without_grad
 from warmwatch_monitor.output.amounts import broken_at, failure
 from warmwatch_monitor.output.states import place
 
@@ -233,14 +232,9 @@ def _failures(rank: Rank, now: float | None) -> Iterator[_Reason]:
 def _when(values: dict[str, Any], rank: Rank, now: float | None) -> str:
     """``step 22, 40 s ago``: the age of a living rank's; without what is unknown."""
     before, at = values.get("step"), values.get("ended_at")
-    trained = {one["id"] for one in rank["compile"]["last"] if one["kind"] == "backward"} - {None}
     step = "" if before is None or not rank["steps"] else f"step {before + 1}"
     # as in a report; a change of the grad mode may be an evaluation that nothing marks
-    if step and (
-        values.get("evaluating")
-        or values["category"] == "grad_mode"
-        or (values["id"] not in trained and is_without_grad(values["reason"], trained))
-    ):
+    if step and (values.get("between_steps") or values["category"] == "grad_mode"):
         step = f"after step {before}" if before else ""
     if at is None or now is None or State(rank["state"]) in ENDED:
         return step

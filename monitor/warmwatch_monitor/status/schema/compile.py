@@ -92,6 +92,10 @@ class PastCompilation(_Compiled, frozen=True, kw_only=True):
     """Number of steps before it; null if unknown."""
     evaluating: bool = False
     """Whether it was made within an evaluation, so between steps."""
+    between_steps: bool = False
+    """Whether it was, or was for a call without gradients of a function that trains, as in an
+    evaluation that nothing reports. In an event only the former is known.
+    """
     seconds: Seconds | None = None
     """How long it took; null if PyTorch does not report it."""
     total_seconds: Seconds | None = None

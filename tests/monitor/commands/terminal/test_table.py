@@ -201,20 +201,21 @@ def test_a_change_of_the_grad_mode_came_after_a_step_as_in_a_report() -> None:
         assert any(f"({when})" in line for line in shown(b.view(slot, compilations=(known,))))
 
 
+@pytest.mark.parametrize("between", [0, 9])
 @pytest.mark.parametrize(("own", "when"), [(False, "after step 11"), (True, "step 12")])
 def test_a_copy_that_is_called_without_gradients_compiled_after_a_step(
-    own: bool, when: str
+    own: bool, when: str, between: int
 ) -> None:
     """As in a report: the entry with a backward did not match. The copy's own backward proves a
-    step.
+    step. ``between``: compilations since that backward, of which `/status` has the last ones only.
     """
     slot = b.in_every_state()["recompiling"].record.slot
     why = {"category": "new_instance", "reason": "0/0: GLOBAL_STATE changed: grad_mode "}
-    known = [replace(b.RECOMPILATION, id="0/1", step=11, **why)]
-    known += [
+    known = [
         Compilation(id=id, kind="backward", at_ns=b.ago(9), seconds=1.0)
-        for id in ("0/0", *["0/1"] * own)
+        for id in ("0/0", *["0/1"] * own, *(f"{number}/0" for number in range(1, between + 1)))
     ]
+    known += [replace(b.RECOMPILATION, id="0/1", step=11, **why)]
     output = shown(b.view(slot, compilations=tuple(known)))
     assert any(f"(new_instance, {when}, " in line for line in output)
 
