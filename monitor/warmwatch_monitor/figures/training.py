@@ -189,6 +189,10 @@ class PublishedPauses(Struct, frozen=True, kw_only=True):
     """Time in which the training evaluated, the evaluation in progress included; absent before the
     first is reported.
     """
+    evaluation_compiling_seconds: Seconds | None = None
+    """Time of the compile activity in progress within the evaluation in progress, also of those in
+    which the rank ended; null without both.
+    """
     evaluation_batch_seconds: Seconds | None = None
     """Mean time per batch of the evaluations in which nothing compiled; null before the first one
     with batches of a DataLoader.

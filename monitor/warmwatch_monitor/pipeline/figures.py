@@ -162,6 +162,9 @@ def _with_open_pauses(
         evaluation_seconds=(counts.evaluating_ns + open_ns(evaluation)) / 1e9 if reported else None,
         evaluating_since=epoch(slot.header, evaluation) if living else None,
         evaluating_for_seconds=open_ns(evaluation) / 1e9 if evaluation and living else None,
+        evaluation_compiling_seconds=open_ns(max(evaluation, counts.active_since_ns)) / 1e9
+        if evaluation and counts.active_since_ns
+        else None,
         evaluations=counts.evaluations + bool(evaluation and not living) if reported else None,
         evaluation_batch_seconds=pauses.evaluation_batch_seconds,
         before_seconds=pauses.before_seconds,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support import builders as b
 from support.documents import status
 from support.values import replace
@@ -159,3 +161,16 @@ def test_evaluation_time_is_reported_once_an_evaluation_was() -> None:
     untold = b.snapshot(b.view(b.WARM))
     assert status(untold)["runs"][0]["ranks"][0]["pauses"]["evaluation_seconds"] is None
     assert "warmwatch_evaluation_seconds_total{" not in render(untold, None)[0].decode()
+
+
+@pytest.mark.parametrize(("since", "gone", "seconds"), [(9, 0, 9.0), (70, 0, 61.0), (9, 2, 7.0)])
+def test_an_evaluation_knows_the_time_of_a_compilation_in_progress(
+    since: float, gone: float, seconds: float
+) -> None:
+    """Of a process that was killed in it, too: no compilation has a record of that time."""
+    slot = evaluates(61)
+    slot = replace(slot, compile=replace(slot.compile, active_since_ns=b.ago(since)))
+    view = b.view(slot, alive=not gone, gone=gone) if gone else b.view(slot)
+    assert view.figures.pauses.evaluation_compiling_seconds == seconds
+    over = replace(slot, compile=replace(slot.compile, active_since_ns=0))
+    assert b.view(over).figures.pauses.evaluation_compiling_seconds is None

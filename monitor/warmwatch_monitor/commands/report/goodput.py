@@ -87,8 +87,7 @@ def goodput(rank: Mapping[str, Any], compiled: Sequence[Priced], seen: float) ->
     )
     if rank["step_seconds"].get("clean_seconds") is None and rank["steps"]:
         untold = (CLEAN, *untold)
-    # compile time within evaluations, which their durations include
-    within = sum(compilation.seconds or 0.0 for compilation in compiled if compilation.evaluating)
+    within = _compiling_evaluations(rank, compiled)
     shares = _shares(whole, compiled, rank, seen, within)
     return Goodput(
         seconds=whole,
@@ -140,6 +139,16 @@ def _shares(
         AFTER: left.take(_after(rank)),
         NOTHING: left.seconds,
     }
+
+
+def _compiling_evaluations(rank: Mapping[str, Any], compiled: Sequence[Priced]) -> float:
+    """Compile time within evaluations, which their durations include, also that of a compilation
+    without a record: it goes on, or the process ended in it.
+    """
+    seconds = [(priced.seconds or 0.0, priced.evaluating) for priced in compiled]
+    unrecorded = max(0.0, rank["compile"]["seconds"] - sum(each for each, _ in seconds))
+    unfinished = rank["pauses"].get("evaluation_compiling_seconds") or 0.0
+    return sum(each for each, evaluating in seconds if evaluating) + min(unfinished, unrecorded)
 
 
 def _warmup_seconds(rank: Mapping[str, Any], began: float | None) -> float | None:

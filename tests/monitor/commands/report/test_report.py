@@ -170,6 +170,18 @@ def test_compile_time_within_an_evaluation_is_counted_once() -> None:
     assert (found[LATER], found["evaluation"]) == (14.0, pytest.approx(20.0))
 
 
+def test_a_compilation_that_an_evaluation_ended_in_is_counted_once() -> None:
+    """It has no record; it may have been killed, or go on."""
+    whole = sum(one.seconds or 0.0 for one in a.TWICE) + 5.0
+    answers = {
+        "compile.seconds": whole,
+        "pauses.evaluation_seconds": 20.0,
+        "pauses.evaluation_compiling_seconds": 6.0,  # with the time around it
+    }
+    found = shares(report(a.finished(compiled=a.TWICE, answers=answers)))
+    assert found["evaluation"] == pytest.approx(15.0)
+
+
 def test_an_evaluation_within_the_warm_up_is_counted_once() -> None:
     answers = {"pauses.evaluation_seconds": 20.0, "step_seconds.clean_seconds": 60.0}
     before, whole = shares(report(a.finished(answers=answers))), a.finished(answers=answers)
