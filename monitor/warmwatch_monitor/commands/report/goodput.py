@@ -145,10 +145,11 @@ def _compiling_evaluations(rank: Mapping[str, Any], compiled: Sequence[Priced]) 
     """Compile time within evaluations, which their durations include, also that of a compilation
     without a record: it goes on, or the process ended in it.
     """
-    seconds = [(priced.seconds or 0.0, priced.evaluating) for priced in compiled]
-    unrecorded = max(0.0, rank["compile"]["seconds"] - sum(each for each, _ in seconds))
-    unfinished = rank["pauses"].get("evaluation_compiling_seconds") or 0.0
-    return sum(each for each, evaluating in seconds if evaluating) + min(unfinished, unrecorded)
+    recorded = sum(priced.seconds or 0.0 for priced in compiled)
+    within = sum(priced.seconds or 0.0 for priced in compiled if priced.evaluating)
+    unrecorded = max(0.0, float(rank["compile"]["seconds"]) - recorded)
+    unfinished = float(rank["pauses"].get("evaluation_compiling_seconds") or 0.0)
+    return within + min(unfinished, unrecorded)
 
 
 def _warmup_seconds(rank: Mapping[str, Any], began: float | None) -> float | None:
