@@ -120,6 +120,10 @@ class NotInHistoryError(WarmwatchError):
     exit_code = 5
 
 
+class NotOneRunError(NotInHistoryError):
+    """The history has the name or the beginning of the id, but not this run, or several."""
+
+
 class MissingExtraError(WarmwatchError):
     """The command needs libraries of another extra."""
 

@@ -16,6 +16,7 @@ from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.base.errors import (
     NoRunError,
     NotInHistoryError,
+    NotOneRunError,
     StoreError,
     UnknownRunError,
     UsageError,
@@ -270,6 +271,8 @@ def _without_live_start(snapshot: Snapshot, name: str, history: Store) -> str:
 def _from_history(history: Store, name: str, unknown: UnknownRunError) -> RunSummary:
     try:
         return find(history, name)
+    except NotOneRunError:
+        raise
     except NotInHistoryError:
         if not unknown.known:
             raise

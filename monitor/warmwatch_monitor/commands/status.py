@@ -291,7 +291,7 @@ def _why_trouble(answer: Answer | None) -> str:
         return ""
     why = few(parts, _NAMED)
     name = quote(str([*(run for run, _ in attention), *counted][0]["run"]))
-    return f"exit code {TROUBLE}: {why}; one run has its own code: warmwatch status {name}"
+    return f"exit code {TROUBLE}: {why}; for the code of one run: warmwatch status {name}"
 
 
 def _needs_attention(run: Answer) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from warmwatch_monitor.base.errors import NotInHistoryError
+from warmwatch_monitor.base.errors import NotInHistoryError, NotOneRunError
 from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model.run_summary import RunSummary
@@ -20,7 +20,8 @@ def find(store: Store, run: str) -> RunSummary:
     for the one before that; the prefix of exactly one id.
 
     Raises:
-        NotInHistoryError: no run matches; the message names similar ones.
+        NotInHistoryError: no run matches; the message names similar ones. NotOneRunError: fewer
+            runs have the name, or several ids have the prefix.
         StoreError: the history cannot be read.
     """
     summary = store.load(_id(store, run))
@@ -44,7 +45,7 @@ def _id(store: Store, run: str) -> str:
         return matches[0].id
     if matches:
         ids = ", ".join(f"{match.id} ({match.run})" for match in matches)
-        raise NotInHistoryError(f"{run!r} is the prefix of several ids: {ids}; give a longer one")
+        raise NotOneRunError(f"{run!r} is the prefix of several ids: {ids}; give a longer one")
     raise NotInHistoryError(_nearest(store, run))
 
 
@@ -61,13 +62,13 @@ def _named(store: Store, name: str, skip: int) -> Listed | None:
 
 
 def _before(store: Store, run: str) -> Listed | None:
-    """The run for ``NAME~1``. Raises NotInHistoryError if there are fewer runs of that name."""
+    """The run for ``NAME~1``. Raises NotOneRunError if there are fewer runs of that name."""
     name, _, back = run.rpartition("~")
     if not name or not back.isdecimal() or len(back) > 9:
         return None
     listed = _named(store, name, int(back))
     if listed is None and _named(store, name, 0) is not None:
-        raise NotInHistoryError(
+        raise NotOneRunError(
             f"the history has fewer runs named {name!r}; warmwatch runs --name '{name}' lists them"
         )
     return listed

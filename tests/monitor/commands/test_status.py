@@ -103,7 +103,7 @@ def test_a_code_of_4_by_some_of_several_runs_names_them(tmp_path: Path) -> None:
     whole, good, bad = (run(*name, "--dir", str(tmp_path)) for name in ([], ["good"], ["bad"]))
     assert (whole.exit_code, good.exit_code, bad.exit_code) == (4, 0, 4)
     assert whole.stderr == (
-        "exit code 4: bad failed; one run has its own code: warmwatch status bad\n"
+        "exit code 4: bad failed; for the code of one run: warmwatch status bad\n"
     )
     assert (good.stderr, bad.stderr) == ("", "")
     with held(write_record(tmp_path, warm("living"), name="living")):

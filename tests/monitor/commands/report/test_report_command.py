@@ -257,6 +257,12 @@ def test_the_start_before_is_counted_from_the_one_that_is_still_there(
     assert [reported("gpt2~1"), reported("gpt2~2")] == ["earlier", "old"]
     store.save([replace(before[0], id=last, began=EPOCH)])
     assert [reported("gpt2~1"), reported("gpt2~2")] == ["earlier", "old"]
+    fewer = run("report", "gpt2~3", **state)
+    assert (fewer.exit_code, "the history has fewer runs named 'gpt2'; " in fewer.output) == (
+        5,
+        True,
+    )
+    assert "no run named" not in fewer.output
 
 
 def test_the_suggested_comparison_is_with_a_run_that_can_be_compared(
