@@ -269,6 +269,8 @@ _OUT_OF_BACKWARD = "take this line out of the backward, which PyTorch traces as 
 # Optimizers of PyTorch request a break around their step, in this function.
 _REQUESTED = re.compile(r"\bgraph_break(?:\(\)| in )|user-invoked graph break")
 _OF_OPTIMIZERS = "_use_grad"
+# What DistributedDataParallel does around the forward of the module in it, which compiles by itself
+_OF_DDP = re.compile(r"set_runtime_stats_and_log|_rebuild_buckets|_inside_ddp_forward")
 
 
 def expected_break(reason: str, name: str | None, *, library: bool) -> str | None:
@@ -278,6 +280,8 @@ def expected_break(reason: str, name: str | None, *, library: bool) -> str | Non
     """
     if wrapped := _BY_SCHEDULER.search(reason):
         return f"a scheduler wraps `{wrapped[1]}`, which compiles by itself: nothing to change"
+    if library and _OF_DDP.search(reason):
+        return "DistributedDataParallel breaks the graph around its module: nothing to change"
     if not library or not _REQUESTED.search(reason):
         return None
     whose = "PyTorch's optimizers request" if name == _OF_OPTIMIZERS else "library code requests"
@@ -288,11 +292,11 @@ def plain_break(reason: str, name: str | None = None, *, library: bool = False) 
     """Why a graph broke, if PyTorch's text is hard to read; ``None``: use PyTorch's text."""
     if reason.startswith(("generic_jump", "Data-dependent branching")):
         return "it branches on a tensor's value"
+    if expected := expected_break(reason, name, library=library):
+        return expected
     if entered := _ENTERS.match(reason):
         named = f" `{entered[1]}`" if entered[1] else ""
         return f"it enters a context manager{named} that PyTorch does not trace"
-    if expected := expected_break(reason, name, library=library):
-        return expected
     for heads, does in _DOES:
         if head := next(filter(reason.startswith, heads), None):
             match = _NAMED.search(reason, len(head))

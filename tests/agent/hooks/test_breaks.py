@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -390,6 +391,23 @@ def test_a_break_of_pytorchs_scheduler_needs_no_remedy(hooks: Hooks) -> None:
     words = "a scheduler wraps `SGD.step`, which compiles by itself: nothing to change"
     assert plain_break(reason) == words
     assert break_remedy(reason, reasons[reason].get("hint"), library=False) is None
+
+
+def test_the_breaks_of_pytorchs_data_parallel_need_no_remedy(hooks: Hooks, tmp_path: Path) -> None:
+    store = f"file://{tmp_path}/store"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    try:
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+        compiled(model)(torch.ones(1, 2)).sum().backward()
+    finally:
+        torch.distributed.destroy_process_group()
+    reasons = {graph_break(text): hooks.break_place(text) for text in hooks.graph_breaks()}
+    torch._dynamo.utils.counters.clear()
+    assert reasons
+    for reason, where in reasons.items():
+        words = plain_break(reason, where["name"], library=where["library"])
+        assert str(words).startswith("DistributedDataParallel breaks the graph"), reason
+        assert break_remedy(reason, where.get("hint"), library=where["library"]) is None
 
 
 def step_of_an_optimizer() -> None:
