@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from warmwatch.shared.breaks import break_remedy_for
+from warmwatch.shared.breaks import break_remedy_for, plain_break
 from warmwatch.shared.fallbacks import FLEX, REMEDIES
 from warmwatch.shared.phrases import counted, duration, place, took
 from warmwatch.shared.values import NEW_INSTANCE
@@ -204,10 +204,12 @@ def _breaks(figures: Figures) -> str:
     breaks = figures.compile.graph_breaks
     if not breaks:
         return ""
-    graph_breaks = figures.log.breaks
-    lead = ": " if len(graph_breaks) == 1 else ", the first: "  # others may have another reason
-    first = f"{lead}{own_words(graph_breaks[0].reason, 60)}" if graph_breaks else ""
-    return f"{counted(breaks, 'graph break')}{first}"
+    if not (graph_breaks := figures.log.breaks):
+        return counted(breaks, "graph break")
+    first = graph_breaks[0]
+    plain = plain_break(first.reason, first.name, library=first.library)
+    lead = "" if len(graph_breaks) == 1 else ", the first"  # others may have another reason
+    return f"{counted(breaks, 'graph break')}{lead}: {plain or own_words(first.reason, 60)}"
 
 
 def _failure(figures: Figures) -> str:
