@@ -127,7 +127,6 @@ def test_a_setting_is_named_only_if_the_pytorch_of_the_training_has_it(
     "target",
     [
         "torch._dynamo.compiled_autograd.ops.validate_outputs.",
-        "<function get_external_object_by_index at 0x7f37045a9ee0>.",
         "<function TorchInGraphFunctionVariable._get_handlers.<locals>.handle_from_local>.",
     ],
 )

@@ -29,13 +29,14 @@ _SETTINGS = (
     (
         "Unsupported call_",
         (
-            "Name the function in torch._inductor.config.unsafe_marked_cacheable_functions, with a "
-            "string to change when its code changes, or make it a torch.library.custom_op."
+            "If the function is your own, name it in "
+            "torch._inductor.config.unsafe_marked_cacheable_functions, with a string to change "
+            "when its code changes, or make it a torch.library.custom_op."
         ),
     ),
 )
 _REMEDIES = (
-    ("Unsupported call_", "Make the function a torch.library.custom_op."),
+    ("Unsupported call_", "If the function is your own, make it a torch.library.custom_op."),
     ("cache_hash", "Give the context_fn of the checkpointing an attribute cache_hash, a string."),
     (
         "FX graph cache is not enabled",
@@ -46,10 +47,8 @@ _REMEDIES = (
     ("uuid()", "Give your estimator or solver a method uuid() that returns a string."),
     ("custom pass", "Give your custom pass a method uuid() that returns a string."),
 )
-# what PyTorch itself calls in a graph: DTensor, streams, compiled autograd
-_OF_PYTORCH = re.compile(
-    r"Unsupported call_\w+ target (?:<function )?(?:torch\.|TorchInGraph|get_external_object)"
-)
+# what PyTorch itself calls in a graph, such as DTensor or compiled autograd
+_OF_PYTORCH = re.compile(r"Unsupported call_\w+ target (?:<function )?(?:torch\.|TorchInGraph)")
 _UNKNOWN = "`warmwatch status --misses` names the compilations; PyTorch caches no such graph."
 
 
