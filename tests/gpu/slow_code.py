@@ -39,6 +39,17 @@ def sizes(found: list[dict[str, Any]], truth: dict[str, Any]) -> bool:
     return [one["count"] for one in found] == [truth["sizes"]] and recordings in found[0]["words"]
 
 
+def new_sizes(found: list[dict[str, Any]], truth: dict[str, Any]) -> bool:
+    """Each step is named, and no recording."""
+    by_kind = {one.get("kind", "thrashing"): one for one in found}
+    again = f"begin again in every step ({truth['sizes']}th time)"
+    return (
+        again in by_kind["thrashing"]["words"]
+        and by_kind["cudagraph_sizes"]["count"] == truth["sizes"]
+        and "none recorded" in by_kind["cudagraph_sizes"]["words"]
+    )
+
+
 def flex(found: list[dict[str, Any]], truth: dict[str, Any]) -> bool:
     """The bytes of the scores, which the allocator's peak exceeds."""
     return [one["bytes"] for one in found] == [truth["scores"]] and (
@@ -49,6 +60,7 @@ def flex(found: list[dict[str, Any]], truth: dict[str, Any]) -> bool:
 KINDS = {
     "spills": ("register_spills", spills),
     "sizes": ("cudagraph_sizes", sizes),
+    "new_sizes": ("cudagraph_sizes", new_sizes),
     "flex": ("flex_attention", flex),
 }
 
@@ -62,6 +74,7 @@ def main(names: list[str]) -> int:
         with tempfile.TemporaryDirectory() as place:
             rank, truth = _trained(name, Path(place))
         found = [one for one in rank["compile"]["inefficiencies"] if one["kind"] == kind]
+        found += [one for one in rank["conditions"] if one["condition"] == "thrashing"]
         right = is_right(found, truth) and not rank["agent_errors"]
         print(f"{name:<8} {'ok' if right else 'WRONG'} {json.dumps(found)}", flush=True)
         print(f"    truth: {json.dumps(truth)}", flush=True)

@@ -99,6 +99,18 @@ def sizes() -> dict[str, Any]:
     return {"sizes": len(widths), "captures": captures - 1, "steps": middle, "first": first}
 
 
+def new_sizes() -> dict[str, Any]:
+    """A new size in each step, so that no CUDA graph is ever recorded. Truth: that number."""
+    net = torch.nn.Linear(256, 256).cuda()
+    optimizer = torch.optim.AdamW(net.parameters(), fused=True)
+    compiled = torch.compile(net, mode="reduce-overhead", dynamic=True)
+    for width in (widths := range(64, 104)):
+        compiled(torch.randn(width, 256, device="cuda")).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return {"sizes": len(widths)}
+
+
 def flex() -> dict[str, Any]:
     """Attention without ``torch.compile``. Truth: the allocator's peak, and the time of a call."""
     shape = (2, 8, 4096, 64)
@@ -129,5 +141,5 @@ def flex() -> dict[str, Any]:
 
 if __name__ == "__main__":
     kind, file = sys.argv[1:]
-    truth = {"spills": spills, "sizes": sizes, "flex": flex}[kind]()
+    truth = {"spills": spills, "sizes": sizes, "new_sizes": new_sizes, "flex": flex}[kind]()
     Path(file).write_text(json.dumps(truth))
