@@ -93,12 +93,17 @@ def test_the_exit_code_is_recorded_and_the_same_as_without_the_agent(
 
 
 @pytest.mark.parametrize(
-    ("trains", "how"),
-    [("warmwatch.step()", "failed"), ("", ""), ("warmwatch.ready()", "")],
-    ids=["main", "another", "another later"],
+    ("trains", "raised", "how"),
+    [
+        ("warmwatch.step()", "ZeroDivisionError", "failed"),
+        ("warmwatch.step()", "KeyboardInterrupt", "interrupted"),
+        ("", "ZeroDivisionError", ""),
+        ("warmwatch.ready()", "ZeroDivisionError", ""),
+    ],
+    ids=["main", "Ctrl-C", "another", "another later"],
 )
 def test_an_exception_is_recorded_while_a_thread_keeps_the_process_alive(
-    records: Path, trains: str, how: str
+    records: Path, trains: str, raised: str, how: str
 ) -> None:
     """Unless that thread is the one that trains, or may be: no thread has marked a step."""
     script = records.parent / "train.py"
@@ -110,7 +115,7 @@ def test_an_exception_is_recorded_while_a_thread_keeps_the_process_alive(
         "    open('over', 'w').close(); time.sleep(99)\n"
         "begun = threading.Event()\n"
         f"warmwatch.attach(); {trains}\n"
-        "threading.Thread(target=work).start(); begun.wait(); 1 / 0\n"
+        f"threading.Thread(target=work).start(); begun.wait(); raise {raised}\n"
     )
     command = [sys.executable, str(script)]
     with subprocess.Popen(
@@ -120,7 +125,7 @@ def test_an_exception_is_recorded_while_a_thread_keeps_the_process_alive(
             wait_until(lambda: (records.parent / "over").exists())
             folder = slots.only(records)
             assert record.ENDS[slots.read(folder).compile.end_code] == how
-            assert exception(folder) == ("ZeroDivisionError" if how else None)
+            assert exception(folder) == (raised if how else None)
         finally:
             process.kill()
 

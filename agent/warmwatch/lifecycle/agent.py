@@ -19,7 +19,7 @@ from warmwatch.lifecycle.listener import HookListener
 from warmwatch.lifecycle.process_state import ProcessState
 from warmwatch.lifecycle.step_source import StepSource
 from warmwatch.lifecycle.warmth import AfterWarm, WarmCallbacks
-from warmwatch.process.ending import End, on_child_exit, on_main_thread_failure
+from warmwatch.process.ending import End, on_child_exit, on_main_thread_exception
 from warmwatch.process.parameters import Parameters
 from warmwatch.process.process_tree import child_name, is_data_worker, is_preparing
 from warmwatch.process.settings import Settings, plain_name
@@ -200,7 +200,7 @@ class Agent:
             self.steps.bind(process.record.writer.buffer, process.ledger)
             self.batches.bind(process.record.writer.buffer, process.ledger)
             on_child_exit(self.finish)
-            on_main_thread_failure(self._main_thread_failed)
+            on_main_thread_exception(self._main_thread_raised)
             process.quiet.begun()
         if self._hint and child_name() is None and process.record.visible:
             self._hint = False
@@ -212,7 +212,7 @@ class Agent:
         if self._armed and child_name() is None:
             self.open()
 
-    def _main_thread_failed(self, end: End) -> None:
+    def _main_thread_raised(self, end: End) -> None:
         """Other threads may go on: the end is known only if the main one has trained."""
         if self._process.ledger.pausing.training == main_thread().ident:
             self.finish(end)

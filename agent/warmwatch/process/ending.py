@@ -44,21 +44,22 @@ def current_end() -> End:
     return end_of(leaving, None if interactive else getattr(sys, "last_value", None))
 
 
-def on_main_thread_failure(finish: Callable[[End], None]) -> None:
+def on_main_thread_exception(finish: Callable[[End], None]) -> None:
     """Call ``finish`` if an exception ends the main thread, before Python waits for other threads.
 
     ``atexit`` runs after that wait. A thread that never ends, such as one that writes a checkpoint
-    to a disk that hangs, would hide the exception while other ranks wait for this one.
+    to a disk that hangs, would hide the exception while other ranks wait for this one. After a
+    Ctrl-C, threads of Inductor go on compiling kernels that nobody needs any more.
     """
     # private, of Python 3.9 and newer: without it, the exception is recorded at the exit
     if register := getattr(threading, "_register_atexit", None):
         with suppress(RuntimeError):  # a thread opens the record after the main one has ended
-            register(_finish_failed, finish)
+            register(_finish_raised, finish)
 
 
-def _finish_failed(finish: Callable[[End], None]) -> None:
+def _finish_raised(finish: Callable[[End], None]) -> None:
     try:
-        if (end := current_end()).how == "failed":
+        if (end := current_end()).how != "finished":
             finish(end)
     except Exception as error:  # noqa: BLE001 - a guest: the training's exit goes on
         report("exit", error)
