@@ -363,3 +363,18 @@ def test_flex_attention_that_is_called_uncompiled_is_named_with_its_function(
     assert [one["score_bytes"] for one in found] == [scores, 2 * scores]  # float32, then float64
     unfused = "it is called uncompiled, 65.5 kB of scores a call"
     assert words.endswith(f"(and 1 other function): {unfused}")
+
+
+def test_calls_under_a_stance_that_the_training_keeps_are_counted_when_it_ends(
+    records: Path,
+) -> None:
+    """No stance is set after them, and nothing compiles, so nothing else reads their number."""
+    body = """
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+c = torch.compile(model, backend="eager")
+train(c, o, 5)
+torch.compiler.set_stance("eager_on_recompile")
+train(c, o, 6)
+"""
+    run(records, body)
+    assert slots.read(slots.only(records)).compile.on_recompile_calls == 6

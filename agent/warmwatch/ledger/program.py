@@ -85,6 +85,7 @@ class Program:
         if self._block[AT["end_code"]]:
             return  # a spawned child comes here when multiprocessing ends it, and again at exit
         self._state.read_memory(now)
+        self._state.read_disabled()
         self._block[AT["end_code"]] = record.ENDS.index(end.how)
         self._block[AT["exit_code"]] = 0 if end.code is None else 1 + end.code
         self._block[AT["ended_ns"]] = now

@@ -21,6 +21,7 @@ from warmwatch.shared.guard_remedies import (
     INTEGER_SETTING,
     OF_TYPE,
     OF_VALUE,
+    STATIC,
 )
 from warmwatch.shared.guard_text import COMPARES, ENTRY, ON_PARAMETER, guard_of
 from warmwatch.shared.values import NEW_INSTANCE
@@ -302,7 +303,7 @@ _REFUTE_NOTHING = frozenset({*_AT_FIRST, _OF_ONE, _OF_NUMBER_OF_ONE})
 # These avoid a recompile wherever it happens. Others only move one to the warm-up.
 SURE = frozenset(
     {
-        *(_OF_STRIDE, _OF_OPTIMIZER, ATTRIBUTE, ATTRIBUTE_NONE, INDEX),
+        *(_OF_STRIDE, _OF_OPTIMIZER, ATTRIBUTE, ATTRIBUTE_NONE, INDEX, STATIC),
         *(_OF_INTEGER, _OF_STATIC_INTEGER, _OF_GLOBAL_INTEGER, _OF_STATIC_GLOBAL_INTEGER),
     }
 )

@@ -202,6 +202,15 @@ KINDS: tuple[Kind, ...] = (
         remedy=remedies.OF_TYPE,
     ),
     Kind(
+        guards=("ID_MATCH",),
+        example="___check_obj_id(cache, 94), type=<class 'torch.Tensor'>",
+        pattern=rf"^___check_obj_id\({NAME}, \d+\), "
+        r"type=<class 'torch\.(?:nn\.parameter\.)?(?P<type>Tensor|Parameter)'>",
+        category="object_identity",
+        words="`{name}` is no longer the same {type}",
+        remedy=remedies.STATIC,
+    ),
+    Kind(
         guards=("ID_MATCH", "MODULE_MATCH", "NN_MODULE", "PYMODULE_MATCH"),
         example="___check_obj_id(mode, 94), type=<class '__main__.Mode'>",
         pattern=rf"^___check_obj_id\({NAME}, \d+\){_CLASS}",
@@ -270,10 +279,11 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         guards=("DICT_KEYS_MATCH", "NOT_PRESENT_IN_GENERIC_DICT"),
         example="KeyError on L['self'].scale",
+        # PyTorch looks into `__dict__`: a module keeps modules, parameters and buffers elsewhere
         pattern=r"^KeyError on (?P<name>[\w.\[\]'\"]{1,200}\.\w+)$",
         category="module_state",
-        words="`{name}` is missing, and was there",
-        remedy=remedies.ATTRIBUTE,
+        words="`{name}` was deleted, or is a module, parameter or buffer now",
+        remedy=remedies.MOVED,
     ),
     Kind(
         guards=("DICT_KEYS_MATCH", "SEQUENCE_LENGTH"),

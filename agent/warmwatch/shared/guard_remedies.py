@@ -15,6 +15,10 @@ ATTRIBUTE_NONE = (
 )
 NONE = f"Pass None at every call or at none (a mask of ones instead of no mask), {EACH}."
 OF_TYPE = f"Pass values of one type at every call, {EACH}."
+MOVED = (
+    "Give the attribute its last value (an adapter, a buffer) before the first compiled call, and "
+    "do not delete it."
+)
 SUBMODULE = (
     "Add and replace submodules and parameters (adapters such as LoRA, quantized layers) before "
     "the first compiled call."
@@ -26,6 +30,11 @@ FUNCTION = (
 OBJECT = (
     "Pass the same object at every call, or each of them once during the warm-up (members of an "
     "enum, modes); do not make a new one for each call."
+)
+STATIC = (
+    "Pass the same tensor at every call, or, if it is marked with "
+    "torch._dynamo.mark_static_address, mark it with guard=False, so that one compilation serves "
+    "all."
 )
 FREED = (
     "Keep it alive and use the same one: make the object (a module, a context manager) or define "

@@ -34,11 +34,10 @@ def guard_of(entry: str) -> str:
     return re.sub(_AS_TENSOR, r"\1", of_class)
 
 
-_IN_CLOSURE = r"(^|`)([\w.]+)\.__closure__\[([A-Za-z_]\w*)\]\.cell_contents"
+_IN_CLOSURE = r"(?<![\w.\]])([\w.]+)\.__closure__\[([A-Za-z_]\w*)\]\.cell_contents([\w.\[\]'\"]*)"
 
 
 def attribute(name: str) -> str:
     """``self.l.weight`` for ``self._modules['l']._parameters['weight']``, between backticks."""
-    return re.sub(
-        _IN_CLOSURE, r"\1\3` in the closure of `\2", re.sub(_REGISTERED, r".\g<name>", name)
-    )
+    registered = re.sub(_REGISTERED, r".\g<name>", name)
+    return re.sub(_IN_CLOSURE, r"\2\3` in the closure of `\1", registered)

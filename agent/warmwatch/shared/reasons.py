@@ -43,7 +43,10 @@ _KERNEL = (
 # of an argument itself, which is a module of another class
 _OF_ARGUMENT_TYPE = r"^___check_type_id\(\w+, \d+\), type=<class '(?:[\w.<>]*\.)?(?P<type>\w+)'>"
 _IDENTITY_GUARD = r"___check_(?:obj|type)_id\((?P<name>[^,]+)|^(?P<other>[\w.\[\]'\"]+) is "
-_FIRST_NAME = r"^(?:type\()?(?P<name>[\w.\[\]'\"]+)"
+_FIRST_NAME = (
+    r"^(?:not |(?:type|len)\()?(?P<name>[\w.\[\]'\"]+?)(?:\._(?:modules|parameters|buffers))?"
+    r"(?![\w.\[\]'\"])"
+)
 _OF_STACK = r"___stack\d+(?:\[[^\]]*\]|\.\w+)*"  # values computed before a function's graph break
 _LONGEST = 120
 _LONGEST_GUARD = 1_000  # a longer guard does not fit into 120 characters, and takes long to parse

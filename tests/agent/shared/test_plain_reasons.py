@@ -176,6 +176,9 @@ PLAIN = {
     "0/0: G['cfg']['...'] == '...'": "`cfg['...']` changed",
     "0/0: cfg['...'] == 3": "`cfg['...']` is no longer 3",
     "0/0: len(xs) == 3": "the length of `xs` is no longer 3",
+    "0/0: len(f.__closure__[cache].cell_contents.names) == 3": (
+        "the length of `cache.names` in the closure of `f` is no longer 3"
+    ),
     "0/0: ___check_obj_id(fn, 94)": "`fn` is no longer the same object",
     "0/0: words of a PyTorch to come": None,
     "": None,

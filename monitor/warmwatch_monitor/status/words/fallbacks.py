@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from warmwatch.shared.advice import MADE_ANEW, MANY_MODULES, advice_for
+from warmwatch.shared.advice import MADE_ANEW, MANY_MODULES, SURE, advice_for
 from warmwatch.shared.fallbacks import FLEX, LIMIT, REMEDIES, cause_of, happens, reason_of, words
 from warmwatch.shared.guard_text import ENTRY
 from warmwatch.shared.phrases import continued, counted, place
@@ -126,7 +126,7 @@ def _remedy(cause: str, figures: Figures) -> str | None:
             name = f"{name} and {_ALL}{fallback.setting}"
         return (
             f"They are the same in every step: set {name} to {variants} or more"
-            f"{_own(fallback, variants)}.{_of_parameter(fallback, figures)}"
+            f"{_own(fallback, variants)}.{_or_instead(fallback, figures)}"
         )
     instead = _instead(fallback, figures)
     if fallback.in_a_row >= REPEATED_STEPS:
@@ -135,7 +135,7 @@ def _remedy(cause: str, figures: Figures) -> str | None:
     if _within_a_step(fallback, figures):
         return (
             f"They come back in every step: raise {name}, for example to {doubled}, until none is "
-            f"refused{_own(fallback, doubled)}.{_of_parameter(fallback, figures)}"
+            f"refused{_own(fallback, doubled)}.{_or_instead(fallback, figures)}"
         )
     return (
         f"If these inputs come back, raise {name}, for example to "
@@ -150,8 +150,10 @@ def _own(fallback: Fallback, limit: int) -> str:
     return f", or call torch.compile(..., recompile_limit={limit}, isolate_recompiles=True)"
 
 
-def _of_parameter(fallback: Fallback, figures: Figures) -> str:
-    instead = _instead(fallback, figures) if fallback.parameter else ""
+def _or_instead(fallback: Fallback, figures: Figures) -> str:
+    """What needs no higher limit, if that is known to help."""
+    is_sure = fallback.parameter or advice_for(fallback) in SURE
+    instead = _instead(fallback, figures) if is_sure else ""
     return f" Or {continued(instead)}" if instead else ""
 
 

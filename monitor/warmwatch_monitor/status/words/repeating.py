@@ -19,7 +19,17 @@ from warmwatch_monitor.status.words.caching import dropped, remedy_of_dropped
 
 _BREAK = "Unsupported"
 _BREAKS = (_BREAK, "UserError", "GuardOnDataDependentSymNode")
-_REFUSED = "RecompileError"  # by torch._dynamo.config.error_on_recompile
+# Exceptions of PyTorch's with one cause
+_OF_EXCEPTION = {
+    "RecompileError": (
+        "Unset torch._dynamo.config.error_on_recompile, or keep what changed: the exception "
+        "names the guard."
+    ),
+    "ConstraintViolationError": (
+        "Mark the size with torch._dynamo.maybe_mark_dynamic in place of mark_dynamic, which fails "
+        "if the code makes a constant of it: the exception names the size."
+    ),
+}
 REMEDY_OF_SIZES = (
     "Pad inputs to a few sizes, or set "
     "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs, which runs dynamic graphs "
@@ -113,11 +123,8 @@ def is_break(how: str | None) -> bool:
 def remedy_of_failure(compilation: Compilation | Compiled) -> str:
     """``Choose with torch.where instead of an `if`. Or compile `loss` without fullgraph=True.``"""
     name, hint, how = compilation.name, compilation.failure_hint, compilation.failure
-    if failure(how, None) == _REFUSED:
-        return (
-            "Unset torch._dynamo.config.error_on_recompile, or keep what changed: the exception "
-            "names the guard."
-        )
+    if own := _OF_EXCEPTION.get(failure(how, None) or ""):
+        return own
     named = f"`{name}`" if name else "it"
     reason = compilation.failure_reason
     if reason and is_break(how) and (remedy := break_remedy(reason, hint, library=False)):

@@ -131,14 +131,15 @@ def never_compiled(figures: Figures) -> tuple[str, str]:
     named = f"(`{'`, `'.join(methods)}`), or "
     method = f"a method of the compiled object is called {named}" if methods else ""
     container = ""
+    called = (
+        "the object that was passed to torch.compile is called, and not the one that it returned"
+    )
     if _IN_PLACE in methods:
         container = "it is a module of PyTorch itself (Sequential, Linear), or "
+        called = "another object is called, such as a copy that was made before compile()"
     return (
         f"torch.compile was called{times} and nothing has compiled in {steps}",
-        (
-            f"most likely {method}{container}the object that was passed to torch.compile is "
-            "called, and not the one that it returned"
-        ),
+        f"most likely {method}{container}{called}",
     )
 
 
@@ -150,8 +151,9 @@ def remedy_of_never_compiled(figures: Figures) -> str:
 
 def remedy_of_calls(methods: Sequence[str] = (), *, in_place: bool = False) -> str:
     called = (
-        "After model.compile(), call model(...) and not model.forward(...); a module of PyTorch "
-        "itself, such as Sequential or Linear, needs torch.compile(model) in its place."
+        "After model.compile(), call model(...) and not model.forward(...), or compile the copy "
+        "that is called; a module of PyTorch itself, such as Sequential or Linear, needs "
+        "torch.compile(model) in its place."
         if in_place
         else "Call the object that torch.compile returns, as in model = torch.compile(model): only "
         "its forward is compiled."

@@ -1309,8 +1309,20 @@ def test_compilations_are_counted_as_forward_and_backward(
     assert words in " ".join(lines_of(a.finished(answers=answers)))
 
 
-def test_recompiles_that_a_setting_refuses_are_not_a_fault_of_the_function() -> None:
-    refused = replace(a.FORWARD, name="loss", failure="torch._dynamo.exc.RecompileError")
+@pytest.mark.parametrize(
+    ("raised", "words"),
+    [
+        ("torch._dynamo.exc.RecompileError", "Unset torch._dynamo.config.error_on_recompile"),
+        (
+            "torch.fx.experimental.symbolic_shapes.ConstraintViolationError",
+            "Mark the size with torch._dynamo.maybe_mark_dynamic",
+        ),
+    ],
+)
+def test_what_a_setting_or_a_mark_refuses_is_not_a_fault_of_the_function(
+    raised: str, words: str
+) -> None:
+    refused = replace(a.FORWARD, name="loss", failure=raised)
     made = report(a.finished(compiled=(*a.FIRST, refused)))
     (found,) = [one for one in made.do if "failed" in one.about]
-    assert found.what.startswith("Unset torch._dynamo.config.error_on_recompile")
+    assert found.what.startswith(words)
