@@ -54,7 +54,7 @@ def watching(nvml: Standin, directory: Path, *options: str) -> Iterator[Daemon]:
     arguments = ("--dir", str(directory), "--interval", "0.05", "--gpu-interval", "0.1", *options)
     with daemon_process(*arguments, **nvml.environment) as (_, url):
         daemon = Daemon(url)
-        wait_until(lambda: daemon.source()["error"] != "it has not been read yet")
+        wait_until(lambda: daemon.source()["error"] != "its first read has not ended")
         yield daemon
 
 

@@ -215,7 +215,7 @@ OBSERVED: Source[tuple[ObservedTraining, ...]] = Source(
 SOURCES: tuple[Source[Any], ...] = (RECORDS, HOST, NVML, OBSERVED)
 
 
-NOT_YET = "it has not been read yet"
+NOT_YET = "its first read has not ended"
 _SILENCE_SECONDS, _SILENCE_INTERVALS = 5.0, 3
 
 

@@ -132,7 +132,7 @@ def test_a_command_judges_the_records_as_they_are_after_the_slowest_source() -> 
 def test_before_the_first_poll_the_snapshot_has_epoch_0_and_no_source_is_up() -> None:
     snapshot = made(Records(), host_source, clock=FIXED).latest()
     assert (snapshot.epoch, snapshot.runs) == (0.0, ())
-    assert [h.error for h in snapshot.sources] == ["it has not been read yet"] * 3
+    assert [h.error for h in snapshot.sources] == ["its first read has not ended"] * 3
 
 
 def test_a_source_that_raises_is_down_with_a_sentence_and_its_readings_are_absent() -> None:

@@ -49,7 +49,7 @@ def test_a_source_is_down_with_a_reason_before_the_first_read() -> None:
     hands = Hands()
     assert feed(hands).current(hands.ns) == (
         None,
-        SourceHealth(source="gpus", up=False, error="it has not been read yet"),
+        SourceHealth(source="gpus", up=False, error="its first read has not ended"),
     )
 
 

@@ -74,7 +74,7 @@ def test_a_stalled_rank_that_takes_batches_stands_before_or_within_a_step(
 def test_unreadable_records_are_not_reported_as_an_idle_host() -> None:
     silent = replace(b.HEALTH, up=False, error="no answer for 9 s")
     assert summary(b.snapshot(sources=(silent,))) == (
-        "which runs there are is not known: their records cannot be read: no answer for 9 s"
+        "the runs are not known, because their records cannot be read: no answer for 9 s"
     )
 
 

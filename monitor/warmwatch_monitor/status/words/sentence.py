@@ -45,7 +45,7 @@ def answer(snapshot: Snapshot) -> Headline:
             return headline("", Clause(_AWAITED, Kind.STATE), clauses)
     if not snapshot.runs:
         if (problem := _unread(snapshot)) is not None:
-            unknown = "which runs there are is not known: their records cannot be read"
+            unknown = "the runs are not known, because their records cannot be read"
             head = Clause(unknown, Kind.STATE)
             return headline("", head, [Clause(problem, Kind.REASON, joint=": ")])
         if (problem := incomplete(snapshot)) is not None:
