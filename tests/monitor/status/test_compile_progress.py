@@ -52,10 +52,10 @@ def test_progress_is_in_the_sentence_in_status_and_in_series() -> None:
     assert 'warmwatch_compile_progress_planned{of="kernels",rank="0",run="gpt2"} 86.0' in body
 
 
-def test_with_several_graphs_the_current_one_is_named() -> None:
+def test_after_other_compilations_the_current_one_has_its_number() -> None:
     counts = replace(COUNTED, compilations=b.kinds(forward=1, backward=1))
     text = summary(b.snapshot(b.view(replace(b.COMPILING, compile=counts))))
-    assert ", graph 3: kernels 31 of 86" in text
+    assert ", compilation 3: kernels 31 of 86" in text
 
 
 def test_without_a_count_or_compilation_there_is_no_progress() -> None:

@@ -259,12 +259,12 @@ def _outside(view: RankView) -> str:
 
 
 def _progress(view: RankView) -> list[tuple[str, str]]:
-    """``: kernels 31 of 86``, of a warm-up of several graphs ``, graph 3: kernels 31 of 86``."""
+    """``: kernels 31 of 86``, after others ``, compilation 3: kernels 31 of 86``."""
     activity, before = view.figures.compile.open, view.figures.compile.compilations
     if activity is None or activity.counted is None:
         return []
-    counts, graph = activity.counted, f"graph {before + 1}" if before else ""
-    return [(", ", graph), (": ", f"{counts.of} {counts.done} of {counts.total}")]
+    counts, which = activity.counted, f"compilation {before + 1}" if before else ""
+    return [(", ", which), (": ", f"{counts.of} {counts.done} of {counts.total}")]
 
 
 def _why(compilation: Underway | Compilation | None) -> tuple[Clause, ...]:
