@@ -320,7 +320,7 @@ def of_integer(reason: str, dynamic: bool | None) -> str | None:
     if INTEGER_SETTING in first:
         return _OF_STATIC_INTEGER if dynamic is False else _OF_INTEGER
     if re.search(COMPARES, guard) or (match and re.search(_OWN_PLACE, first)):
-        if not _is_in_kernel(first):
+        if not _is_in_kernel(first) or re.search(r"\d\.\d", guard):  # a fraction is no size
             return _OF_CONSTANT_INTEGER if match else _OF_NUMBER_CONDITION
         return _OF_NUMBER_OF_ONE if re.search(_AT_MOST_ONE, guard) else _OF_KERNEL
     if match is None or dynamic is False:

@@ -22,6 +22,7 @@ SEVEN = FOUR.replace("expected 3", "expected 7")
 ONE = FOUR.replace("expected 3", "expected 1")
 OTHER_DIM = "0/1: tensor 'x' size mismatch at index 1. expected 4, actual 6"
 KERNEL = "(_inductor/codegen/cpp.py:2273 in need_use_acc_helper)"
+LERP = "(_refs/__init__.py:4711 in _lerp_scalar)"
 TRACED = "(_dynamo/variables/tensor.py:2606 in evaluate_expr)"
 SAME_SIZE = FOUR.replace("0/0:", "0/1:")
 
@@ -391,3 +392,8 @@ def test_a_remedy_names_the_environment_variable_that_sets_it() -> None:
         ("Dynamic shape operator", "TORCHDYNAMO_CAPTURE_DYNAMIC_OUTPUT_SHAPE_OPS=1"),
     ):
         assert variable in str(break_remedy(reason, None, library=False))
+
+
+def test_a_fraction_that_an_operator_compares_is_no_size() -> None:
+    text = advice("python_value", reason=f"0/1: 1.0 - d >= 0.5  # a.py:4 in f {LERP}")
+    assert "an operator in it (such as lerp)" in str(text)
