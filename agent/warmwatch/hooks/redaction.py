@@ -15,6 +15,7 @@ backtracks.
 
 from __future__ import annotations
 
+import builtins
 import re
 import traceback
 from collections.abc import Callable, Mapping
@@ -96,6 +97,7 @@ _OBJECT = re.compile(
     r"\b(?:UserDefinedObjectVariable\(|next\(\) on |raised exception |target: <(?:built-in )?"
     r"(?:function|method) |object type: <class '(?:\w{1,80}\.){0,9})([A-Za-z_]\w{0,80})"
 )
+_MODULE = re.compile(r"\bmodule: ([\w.]{1,80}), qualname: ")  # as of torch.jit.isinstance
 _NO_MODULE = re.compile(r"<unknown module>\.|(?<= builtin )None\.")  # PyTorch's, before a name
 # In 2.6 PyTorch's own quotes are around this whole reason.
 _SKIPPED = re.compile(r"^'(skip function [\w.<>]{1,200} in file [^']{1,1000})'(?:', .*)?$")
@@ -213,6 +215,8 @@ def graph_break(text: str) -> str:
         called = f"{of_class[1]}.{called}"
     elif named and pattern is _EXPLAINED and named[3] and named[3] not in _NO_CLASS:
         called = f"{named[3]}.{called}"
+    elif hasattr(builtins, called) and (module := _MODULE.search(explanation)):
+        called = f"{module[1]}.{called}"
     name = f" `{called}`" if called and called not in reduced else ""
     name += f" in {named[2]}" if named and pattern is _EXPLAINED and named[2] else ""
     return _cut(_RAISED.sub(r"\1: ...", reduced), _BREAK_LIMIT - len(name)) + name

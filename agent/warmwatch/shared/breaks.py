@@ -140,11 +140,16 @@ _REMEDIES = (
         ("strided nestedtensor",),
         "make it with layout=torch.jagged, or use it outside of the compiled function",
     ),
+    _Remedy(  # called on what the function returns, it leaves `grad` None
+        ("tensor.retain_grad",),
+        "compile what follows from this tensor as another function, and call retain_grad() between "
+        "the two",
+    ),
     _Remedy(
         ("unsafe side effect", "non-nullified side effect"),
-        "PyTorch traces this part as one operator (an autograd.Function, checkpoint, torch.cond), "
-        "which may not change a list or an attribute: write the value with copy_() into a tensor "
-        "that exists beforehand, or return it",
+        "PyTorch traces this part as one operator (an autograd.Function, checkpoint, torch.cond, a "
+        "hook), which may not change a list or an attribute: write the value with copy_() into a "
+        "tensor that exists beforehand, or return it",
         "set torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint (under checkpoint)",
         hinted="skip_fwd_side_effects_in_bwd_under_checkpoint",
     ),
@@ -192,7 +197,7 @@ _REMEDIES = (
         "leave out= away, or pass a contiguous tensor of the result's size",
     ),
     _Remedy(
-        ("jit.script*", "scriptmodule*"),
+        ("jit.script*", "scriptmodule*", "torch.jit.isinstance"),
         "compile the module without torch.jit, or call it outside of the compiled function",
     ),
     _Remedy(
@@ -235,6 +240,10 @@ _DOES = (
     (("Observed exception",), "raises an exception{} while PyTorch traces it"),
     (("torch.* op returned non-Tensor",), "calls a function of torch{} that returns no tensor"),
     (("Invalid call to __build_class__",), "defines a class"),
+    (
+        ("HOP: Unsafe side effect",),
+        "changes a list or an attribute in a part that PyTorch traces as one operator",
+    ),
     (
         (
             *("Unsupported Tensor.item()", "Data dependent operator `aten._local_scalar"),

@@ -11,6 +11,9 @@ _OF_TEXT = {
     "compiled with non-empty donated buffers": "donated_buffers",
     "does not currently support double backward": "double_backward",
     "accessing tensor output of CUDAGraphs that has been overwritten": "overwritten_output",
+    "Trying to backward through the graph a second time": "freed_graph",
+    "call a compiled backward function within vmap/grad/vjp": "transformed_backward",
+    "Detected that you are using FX to ": "traced_again",
 }
 # what was refused, and what helps
 REFUSALS = {
@@ -34,6 +37,24 @@ REFUSALS = {
             "Clone the output outside of the compiled function, or call "
             "torch.compiler.cudagraph_mark_step_begin() before each step."
         ),
+    ),
+    "freed_graph": (  # eager code frees each operator by itself
+        "a backward needs what an earlier one had freed; compiled code is freed as a whole",
+        (
+            "Add the losses and call backward() once, and detach() what a step takes over from an "
+            "earlier one."
+        ),
+    ),
+    "transformed_backward": (
+        "a compiled backward was called within a transform, such as vmap",
+        (
+            "Call the uncompiled module there, or compile the function that calls torch.func's "
+            "transforms."
+        ),
+    ),
+    "traced_again": (
+        "a compiled function was traced by torch.fx or torch.jit",
+        "Trace the uncompiled module, and compile afterwards.",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""What the machine lacks where a compilation fails, and what helps: the failures of a first day.
+"""What the machine or the code lacks where a compilation fails, and what helps.
 
 Each is known by a constant part of the text of PyTorch, Triton, a compiler or the loader; nothing
 else of the text is recorded. (torch 2.6 to 2.15, Triton 3.2 to 3.6)
@@ -40,6 +40,20 @@ _HELP = (
     (
         "derivative for ",
         "An operator has no derivative, eagerly either: put it into an autograd.Function.",
+    ),
+    (
+        "modified by an inplace operation",
+        (
+            "An in-place operation changes what the backward needs, eagerly, too: write it without "
+            "one, such as without inplace=True."
+        ),
+    ),
+    (
+        "Constraints violated (",
+        (
+            "The code makes a constant of a size that mark_dynamic() promises to vary: call "
+            "maybe_mark_dynamic(), or take the size from the input wherever it is a number."
+        ),
     ),
     (
         "No space left on device",

@@ -20,7 +20,10 @@ from warmwatch.shared.values import blake2b, hashed
 
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _STANDARD = f"{os.path.dirname(os.__file__)}/"
-_GENERATED = ("<frozen ", "<eval_with_key>", "<__array_function__ ")
+_GENERATED = (
+    *("<frozen ", "<eval_with_key>", "<__array_function__ "),
+    *("<@beartype(", "<attrs generated ", "<decorator-gen-"),
+)
 _PACKAGES = ("torch", "warmwatch", "triton")  # regardless of where they are installed
 _MOST_FRAMES = 200
 _MOST_RAISED = 5_000  # an endless recursion has 1,000 frames, unless the limit was raised

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,16 +30,63 @@ def penalty(of: Any, model: Any) -> None:
     (slope.norm() + model(x).sum()).backward()
 
 
-def test_a_second_derivative_of_compiled_code_is_refused_and_the_remedy_cures() -> None:
+def heads(rows: Any, model: Any, *, cured: bool) -> None:
+    """The losses of two heads, which are rows of one parameter."""
+    first, second = rows(model.weight)
+    losses = (first.sum(), second.square().sum())
+    for loss in (sum(losses),) if cured else losses:
+        loss.backward()
+
+
+def jacobian(of: Any) -> None:
     import torch
 
-    model = torch.nn.Linear(4, 1)
-    compiled = torch.compile(model, backend="aot_eager")
+    out = of(torch.ones(2, 4))
+    weights = list(of.parameters())
+    torch.vmap(lambda v: torch.autograd.grad(out, weights, v))(torch.ones(1, 2, 2))
+
+
+def traced(of: Any) -> None:
+    import torch
+
+    torch.jit.trace(of, torch.ones(2, 4))
+
+
+def rows_of(weight: Any) -> Any:
+    return weight.unbind(0)
+
+
+# the training, and with the remedy; both get the module and how to compile
+REFUSED: dict[str, tuple[Callable[..., None], Callable[..., None]]] = {
+    "double_backward": (
+        lambda net, compiled: penalty(compiled(net), net),
+        lambda net, compiled: penalty(net, compiled(net)),
+    ),
+    "freed_graph": (
+        lambda net, compiled: heads(compiled(rows_of), net, cured=False),
+        lambda net, compiled: heads(compiled(rows_of), net, cured=True),
+    ),
+    "transformed_backward": (
+        lambda net, compiled: jacobian(compiled(net)),
+        lambda net, _: jacobian(net),
+    ),
+    "traced_again": (lambda net, compiled: traced(compiled(net)), lambda net, _: traced(net)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_compiled_code_refuses_is_named_and_the_remedy_cures(name: str) -> None:
+    import torch
+
+    def compiled(function: Any) -> Any:
+        return torch.compile(function, backend="aot_eager")
+
+    refused, cured = REFUSED[name]
     with pytest.raises(RuntimeError) as raised:
-        penalty(compiled, compiled)
+        refused(torch.nn.Linear(4, 2), compiled)
     end = end_of(raised.value, None)
-    assert (end.exception, end.refusal) == ("RuntimeError", "double_backward")
-    penalty(model, compiled)  # the uncompiled module, where the gradient is differentiated again
+    assert (end.exception, end.refusal) == ("RuntimeError", name)
+    cured(torch.nn.Linear(4, 2), compiled)
 
 
 def test_only_what_pytorch_raises_itself_is_named_and_no_code_of_the_program_runs() -> None:

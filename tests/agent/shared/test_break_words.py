@@ -67,6 +67,14 @@ def test_no_setting_is_the_remedy_for_a_batch_norm_without_momentum() -> None:
             ),
         ),
         (
+            "Tensor.retain_grad() with AOTDispatcher",
+            None,
+            (
+                "Compile what follows from this tensor as another function, and call retain_grad() "
+                "between the two."
+            ),
+        ),
+        (
             "Tensor.backward",
             None,
             "Compile the forward alone, and call backward() outside of the compiled function.",

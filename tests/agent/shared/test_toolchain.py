@@ -16,9 +16,24 @@ from warmwatch.shared.toolchain import help_for
         ("TritonMissing: Cannot find a working triton installation. Either", "Install the Triton"),
         ("/lib/libstdc++.so.6: version `GLIBCXX_3.4.32' not found", "from one environment"),
         ("OSError: [Errno 28] No space left on device: '/tmp/torchinductor_me/a'", "free it"),
+        (
+            "RuntimeError: one of the variables has been modified by an inplace operation: [torch.",
+            "inplace=True",
+        ),
+        ("Constraints violated (L['x'].size()[0])! For more information", "maybe_mark_dynamic"),
         ("RuntimeError: a patient's value", None),
     ],
-    ids=["g++", "gcc", "headers", "triton", "libstdc++", "disk", "of the user"],
+    ids=[
+        "g++",
+        "gcc",
+        "headers",
+        "triton",
+        "libstdc++",
+        "disk",
+        "in place",
+        "marked",
+        "of the user",
+    ],
 )
 def test_the_help_is_for_what_is_lacking_and_quotes_nothing(text: str, words: str | None) -> None:
     help = help_for(text)

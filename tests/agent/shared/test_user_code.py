@@ -26,6 +26,7 @@ from warmwatch.shared.user_code import innermost, is_library, nearest
         (json.__file__, "json", True),
         ("<frozen runpy>", "runpy", True),
         ("<eval_with_key>.3", None, True),
+        ("<@beartype(__main__.scale) at 0x7f8f30dfca40>", "__main__", True),
         ("/home/a/train.py", None, False),
         ("/home/a/train.py", 3, False),
     ],

@@ -25,6 +25,7 @@ unwatched = nn.Linear(3, 3)
 unwatched.load_state_dict(watched.state_dict())
 printing.load_state_dict(linear.state_dict())
 calls = []
+copied = torch.zeros(3, 3)
 checkpoint = torch.utils.checkpoint.checkpoint
 LIBRARY = "a library's code breaks the graph"
 ON_PURPOSE = "left out of compilation on purpose"
@@ -126,6 +127,11 @@ MOVED = {
     "schedule": ("`LRScheduler.step`", "schedule.step()"),
     "scaler": ("`GradScaler.scale`", "scaler.scale(x.sum())", "x + v"),
     "observer": ("`MinMaxObserver.forward`", "observer(x)", "v + 1"),
+    "jit_isinstance": (
+        "`torch.jit.isinstance`",
+        "torch.jit.isinstance([1], list[int])",
+        "x * (1 + v)",
+    ),
     "traced": ("`_CachedForward.__get__`", "traced(x)", "v + 1"),
     "new_module": ("torch.nn.Parameter()", "nn.Linear(3, 3)", "v(x)"),
     "load_state": ("a function of torch", "linear.load_state_dict(linear.state_dict())"),
@@ -210,10 +216,16 @@ CURED = {
         "cured": "return checkpoint(summed, x, use_reentrant=False)",
     },
     "checkpoint_that_appends": {
-        "cause": "side effect",
+        "cause": "changes a list or an attribute",
         "remedy": "which may not change a list",
         "broken": "return checkpoint(appended, x, use_reentrant=False)",
         "cured": "return checkpoint(silent, x, use_reentrant=False)",
+    },
+    "hook_that_appends": {
+        "cause": "changes a list or an attribute",
+        "remedy": "write the value with copy_()",
+        "broken": "y = p * x\ny.register_hook(lambda g: calls.append(g))  #!\nreturn y.sum()",
+        "cured": "y = p * x\ny.register_hook(lambda g: copied.copy_(g))\nreturn y.sum()",
     },
     "backward_that_prints": {
         "cause": "`print`",

@@ -137,8 +137,8 @@ class End(Struct, frozen=True, kw_only=True):
     only library code was involved.
     """
     refusal: str | None = None
-    """What compiled code refused to do: `donated_buffers` (a second backward), `double_backward`
-    (a second derivative) or `overwritten_output` (of a CUDA graph); null for any other end.
+    """What compiled code refused to do, such as `double_backward` (a second derivative) or
+    `overwritten_output` (of a CUDA graph); null for any other end.
     """
     signal: str | None = None
     """Name of the signal that killed it, such as `SIGABRT`; null if none did, or if it is unknown.
