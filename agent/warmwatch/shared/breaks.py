@@ -133,6 +133,12 @@ _REMEDIES = (
         of_user=True,
     ),
     _Remedy(
+        ("functorch tracing attempt",),
+        "compile the function that calls the transform (such as vmap) instead of the one that the "
+        "transform calls",
+        of_user=True,
+    ),
+    _Remedy(
         ("sparse tensor",),
         "make it dense (to_dense()), or use it outside of the compiled function",
     ),
@@ -240,6 +246,7 @@ _DOES = (
     (("Observed exception",), "raises an exception{} while PyTorch traces it"),
     (("torch.* op returned non-Tensor",), "calls a function of torch{} that returns no tensor"),
     (("Invalid call to __build_class__",), "defines a class"),
+    (("Unsupported functorch tracing attempt",), "is called by a transform, such as vmap"),
     (
         ("HOP: Unsafe side effect",),
         "changes a list or an attribute in a part that PyTorch traces as one operator",

@@ -67,6 +67,14 @@ def test_no_setting_is_the_remedy_for_a_batch_norm_without_momentum() -> None:
             ),
         ),
         (
+            "Unsupported functorch tracing attempt",
+            "If it is intended, use vmap within the compiled function",
+            (
+                "Compile the function that calls the transform (such as vmap) instead of the one "
+                "that the transform calls."
+            ),
+        ),
+        (
             "Tensor.retain_grad() with AOTDispatcher",
             None,
             (
@@ -110,6 +118,7 @@ def test_what_the_program_calls_is_named_and_what_pytorch_calls_its_own_classes_
         ("Unsupported method call `A.__new__`", "it calls `A`, which PyTorch does not trace"),
         ("Attempted to call function marked as skipped `f` in a.py", "it calls `f`, which"),
         ("Graph break due to unsupported builtin time.time", "it calls `time.time`, which"),
+        ("Unsupported functorch tracing attempt", "it is called by a transform, such as vmap"),
         ("missing_mp_subscript", "it does something with an object that PyTorch does not trace"),
         (
             "Data dependent operator `aten._local_scalar_dense.default`",
