@@ -135,8 +135,9 @@ def test_what_keeps_the_mark_of_a_tensor(name: str, torch: Any) -> None:
 
 
 # Applied in tests/agent/hooks/test_cures.py, or worded in test_causes.py there or in
-# tests/agent/shared/test_advice.py or tests/process/test_remedies.py. The table of guard kinds has
-# a remedy for each object that PyTorch's guards name; the general one is for later texts.
+# tests/agent/shared/test_advice.py, tests/process/test_remedies.py or
+# tests/agent/hooks/test_recompile_matrix.py. The table of guard kinds has a remedy for each object
+# that PyTorch's guards name; the general one is for later texts.
 _SHOWN_BY_TESTS = {
     *(advice._OF_RELATION, advice._OF_INTEGER, advice._OF_GLOBAL_INTEGER),
     *(advice._OF_CONSTANT_INTEGER, advice._OF_NUMBER_CONDITION, advice._OF_NUMBER_OF_ONE),
@@ -150,6 +151,8 @@ _SHOWN_BY_TESTS = {
     ),
     *(advice.ADVICE["object_identity"], advice._OF_STATIC, advice._OF_SIZE_AT_BREAK),
     *(advice._OF_STATIC_PARAMETER, advice._OF_ARGUMENT, advice._OF_STATIC_ARGUMENT),
+    *(advice._OF_EQUAL, advice._OF_MODULE_DTYPE, advice._OF_KIND),
+    *(advice._OF_STATIC_INTEGER, advice._OF_STATIC_GLOBAL_INTEGER, advice.ADVICE["python_value"]),
 }
 
 

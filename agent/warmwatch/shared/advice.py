@@ -172,7 +172,7 @@ _OF_SIZES = frozenset(
         _OF_SIZE_AT_BREAK,
     }
 )
-_OF_MODULE = r"\._(?:parameters|buffers)\["
+_IN_MODULE = r"\._(?:parameters|buffers)\["
 _MISMATCH = (
     r"tensor '(?P<name>.+?)' (?P<what>size|stride|rank) mismatch"
     r"(?: at index (?P<dim>\d+))?\. expected (?P<old>\d+), actual (?P<new>\d+)"
@@ -495,7 +495,7 @@ def _of_tensor(category: str, guard: str) -> str | None:
     """The remedy for a dtype or a kind of tensor, if it is not that of an input's dtype."""
     if category == "dtype" and "default_dtype" in guard:
         return ADVICE["global_state"]
-    if category == "dtype" and re.search(_OF_MODULE, guard):
+    if category == "dtype" and re.search(_IN_MODULE, guard):
         return _OF_MODULE_DTYPE
     return _OF_KIND if category == "object_identity" and _OTHER_KIND in guard else None
 
@@ -528,7 +528,7 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
         return _OF_KERNEL if _is_in_kernel(first) else _OF_CONDITION
     if match["what"] != "size":
         return _OF_STRIDE if match["what"] == "stride" else _OF_RANK
-    if re.search(_OF_MODULE, match["name"]):
+    if re.search(_IN_MODULE, match["name"]):
         return _OF_STATIC_PARAMETER if dynamic is False else _OF_PARAMETER
     if ON_PARAMETER in first:
         return _OF_STATIC_ARGUMENT if dynamic is False else _OF_ARGUMENT
