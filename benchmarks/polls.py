@@ -192,7 +192,7 @@ def _work(place: Path, ranks: int, mode: str) -> None:
     (place / "records").mkdir(mode=0o700)
     training, clock = _Ranks(place / "records", ranks), _Clock()
     from warmwatch_monitor.server import command
-    from warmwatch_monitor.server.api.event_log import Recent
+    from warmwatch_monitor.server.api.changes import Recent
 
     try:
         from warmwatch_monitor.server.api.app import Api as application  # noqa: N813

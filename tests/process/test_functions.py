@@ -9,7 +9,7 @@ import pytest
 from support import slots
 from support.trainings import WAITED, result_of
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.followed_journal import Journal
+from warmwatch_monitor.sources.records.followed_record import Journal
 
 BODY = """
 from torch._dynamo.utils import get_compilation_metrics

@@ -10,7 +10,7 @@ from support.daemon import completed, daemon, status_of
 from support.records import wait_until
 from support.trainings import environment, run, training
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.followed_journal import Journal
+from warmwatch_monitor.sources.records.followed_record import Journal
 
 # Compilers that stop at a gate each time, so that the test can read what is said meanwhile.
 STOPS = """

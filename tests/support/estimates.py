@@ -17,7 +17,7 @@ from pathlib import Path
 
 from support.accuracy import DOCUMENT, ESTIMATES
 from warmwatch.shared.record import JOURNAL
-from warmwatch_monitor.figures.units import copied
+from warmwatch_monitor.figures.declared import copied
 from warmwatch_monitor.history.earlier_runs import MOST
 from warmwatch_monitor.model import Compilation, Done, EarlierWarmup
 from warmwatch_monitor.pipeline import estimates

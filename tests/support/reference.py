@@ -30,10 +30,9 @@ from warmwatch_monitor.commands.run import RunDocument
 from warmwatch_monitor.commands.runs import RunsDocument
 from warmwatch_monitor.commands.stacks import StacksDocument
 from warmwatch_monitor.commands.status import CODES
-from warmwatch_monitor.figures.texts import texts_below
-from warmwatch_monitor.metrics.daemon import DaemonSeries
+from warmwatch_monitor.figures.declared import texts_below
 from warmwatch_monitor.metrics.families import Family
-from warmwatch_monitor.metrics.tables import families
+from warmwatch_monitor.metrics.tables import DaemonSeries, families
 from warmwatch_monitor.server.command import ServeDocument
 from warmwatch_monitor.status.schema.events import CHANGES, ResetEvent, SampleEvent
 from warmwatch_monitor.status.schema.json_schema import schema_file, schema_text

@@ -15,15 +15,14 @@ from warmwatch.shared.record import RecordError
 from warmwatch_monitor.base.errors import NoRunError, UnknownRunError
 from warmwatch_monitor.base.settings import EVER_SECONDS, Settings
 from warmwatch_monitor.client.choice import Answer, choose_runs
-from warmwatch_monitor.figures.units import copied
+from warmwatch_monitor.figures.declared import copied
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.model.journal import CacheLookup
 from warmwatch_monitor.output.amounts import few, own_words
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.journal_lines import parse
-from warmwatch_monitor.sources.records.parsed_journal import content
+from warmwatch_monitor.sources.records.parsed_journal import content, parse
 from warmwatch_monitor.sources.records.source import RecordsSource
-from warmwatch_monitor.status.words.caching import NAMES
+from warmwatch_monitor.status.words.repeating import NAMES
 from warmwatch_monitor.status.words.sentence import NO_RUN
 
 

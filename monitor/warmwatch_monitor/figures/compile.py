@@ -7,8 +7,7 @@ from msgspec import Meta, Struct, field
 
 from warmwatch.shared.closed_lists import CACHES, DISABLED, KINDS, PHASES, PROGRESS, REASONS
 from warmwatch.shared.fallbacks import CAUSES
-from warmwatch_monitor.figures.declared import figure
-from warmwatch_monitor.figures.units import Count, Epoch, Joules, Seconds
+from warmwatch_monitor.figures.declared import Count, Epoch, Joules, Seconds, figure
 
 _KINDS = ("compilations", "compilation_kinds")  # hook points
 _RECOMPILES = (*_KINDS, "compilation_ids")

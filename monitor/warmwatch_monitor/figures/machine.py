@@ -4,8 +4,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from warmwatch_monitor.figures.declared import figure
-from warmwatch_monitor.figures.units import Epoch, Joules, Number, Seconds
+from warmwatch_monitor.figures.declared import Epoch, Joules, Number, Seconds, figure
 
 
 class Compiler(Struct, frozen=True, kw_only=True):

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from warmwatch.shared.states import LIMITS, State
-from warmwatch_monitor.figures.declared import figure
-from warmwatch_monitor.figures.units import Epoch, Number, Seconds
+from warmwatch_monitor.figures.declared import Epoch, Number, Seconds, figure
 
 # figures that several types share
 AgentErrors = Annotated[

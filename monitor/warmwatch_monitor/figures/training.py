@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Struct
 
 from warmwatch.shared.closed_lists import MEMORY
-from warmwatch_monitor.figures.declared import figure
-from warmwatch_monitor.figures.units import Epoch, Number, Seconds
+from warmwatch_monitor.figures.declared import Epoch, Number, Seconds, figure
 
 # origins of the operations of a step
 FORMULA, COUNTED = "6 x parameters x tokens", "counted in the compiled graphs"

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from warmwatch.shared.record import Identity
 from warmwatch_monitor.figures.compile import OF_GRAPHS
-from warmwatch_monitor.figures.units import copied
+from warmwatch_monitor.figures.declared import copied
 from warmwatch_monitor.model import (
     RankView,
     RecordReading,

@@ -1,13 +1,27 @@
-"""Metrics of a rank: state, process, end, and the order of all its tables."""
+"""Metrics of a rank: its compiler, what it trains, its state and process, and how it ended.
+
+Names, types, labels and texts are those of ``figures/`` and of the model.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 
 from msgspec.structs import replace
 
 from warmwatch.shared.states import CONDITIONS, WARM
+from warmwatch_monitor.figures.compile import (
+    Compile,
+    CompileWorkers,
+    Counted,
+    Energy,
+    Estimate,
+    GpuSeconds,
+    OpenActivity,
+    Phase,
+)
 from warmwatch_monitor.figures.machine import Process
 from warmwatch_monitor.figures.rank import (
     CleanSteps,
@@ -15,8 +29,9 @@ from warmwatch_monitor.figures.rank import (
     JournalUnread,
     OutOfMemory,
     RankState,
+    Slower,
 )
-from warmwatch_monitor.metrics.compile import COMPILE_SERIES
+from warmwatch_monitor.figures.training import BACKENDS, Mfu, Pauses, TypicalStep, Warmup
 from warmwatch_monitor.metrics.families import (
     Distribution,
     Family,
@@ -30,8 +45,90 @@ from warmwatch_monitor.metrics.families import (
     series_of,
     shared,
 )
-from warmwatch_monitor.metrics.training import TRAINING_SERIES
-from warmwatch_monitor.model import BUCKET_SECONDS, Agent, Lengths, LimitedBy, RankView, Snapshot
+from warmwatch_monitor.model import (
+    BUCKET_SECONDS,
+    Agent,
+    Lengths,
+    LimitedBy,
+    Memory,
+    Progress,
+    RankView,
+    Snapshot,
+    Steps,
+    Stretch,
+    Who,
+)
+
+
+def _open(view: RankView) -> OpenActivity | None:
+    return view.figures.compile.open if view.judgement.compiling else None
+
+
+def _counted(view: RankView, name: str) -> dict[str, float] | None:
+    counted = activity.counted if (activity := _open(view)) else None
+    return {counted.of: getattr(counted, name)} if counted else None
+
+
+def _estimate(view: RankView) -> Estimate | None:
+    return view.estimate if view.judgement.compiling else None
+
+
+def _workers(view: RankView) -> dict[str, float] | None:
+    workers = view.figures.workers
+    return None if workers is None else {"busy": workers.busy, "idle": workers.idle}
+
+
+_NAMES = ("done", "total")
+COMPILE_SERIES: tuple[Series[RankView], ...] = (
+    shared(Phase, attrgetter("judgement.phase")),
+    *series_of(Counted, _open, {name: partial(_counted, name=name) for name in _NAMES}),
+    *series_of(OpenActivity, _open),
+    *series_of(Estimate, _estimate),
+    *series_of(Compile, attrgetter("figures.compile")),
+    shared(CompileWorkers, _workers),
+    shared(GpuSeconds, attrgetter("compile_gpu_seconds")),
+    *series_of(Energy, attrgetter("energy")),
+)
+
+
+def _data_wait(view: RankView) -> float | None:
+    """Not known for a training without a DataLoader."""
+    steps = view.figures.steps
+    return steps.batch_wait_seconds if steps.batches else None
+
+
+def _collective_timeout(view: RankView) -> dict[str, float] | None:
+    """The timeout of a living rank; an ended rank does not wait."""
+    who = view.figures.who
+    if who.collective_timeout_seconds is None or not view.living:
+        return None
+    backend = who.collective_backend
+    name = backend if backend in BACKENDS else "other"
+    return {name or "other": who.collective_timeout_seconds}
+
+
+TRAINING_SERIES: tuple[Series[RankView], ...] = (
+    *series_of(Warmup, attrgetter("figures.warmups.latest")),
+    gauge(
+        "warmwatch_first_warmup_seconds",
+        "Length of the first warm-up, from the first compile activity to the end of its last; it "
+        "stays. Absent until it ended.",
+        lambda view: first.seconds if (first := view.figures.warmups.first) else None,
+    ),
+    *series_of(
+        Who,
+        attrgetter("figures.who"),
+        {"collective_timeout_seconds": _collective_timeout},
+    ),
+    *series_of(Steps, attrgetter("figures.steps"), {"batch_wait_seconds": _data_wait}),
+    *series_of(Progress, attrgetter("figures.progress")),
+    *series_of(Stretch, attrgetter("figures.progress.stretch")),
+    *series_of(Slower, attrgetter("slower")),
+    shared(TypicalStep, attrgetter("figures.steps.clean.typical")),
+    *series_of(Memory, attrgetter("figures.memory")),
+    shared(Mfu, lambda view: view.utilization.ratio if view.utilization else None),
+    *series_of(Pauses, attrgetter("figures.pauses")),
+)
 
 
 def _limit(view: RankView) -> LimitedBy | None:

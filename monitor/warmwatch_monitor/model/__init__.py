@@ -57,19 +57,26 @@ if TYPE_CHECKING:
     from warmwatch_monitor.figures.training import BACKENDS, Pauses, WarmupSpan
     from warmwatch_monitor.model.causes import SlowRank, slow_rank, spread, with_laggard
     from warmwatch_monitor.model.figures import (
+        BUCKET_SECONDS,
+        DTYPE,
         Agent,
         Done,
         EarlierWarmup,
         Figures,
         Gain,
+        Lengths,
         Life,
         Log,
         Memory,
         Progress,
         RankHistory,
+        Steps,
         Stretch,
         Underway,
+        Utilization,
+        Warmups,
         Who,
+        Worth,
         beyond_steady_seconds,
     )
     from warmwatch_monitor.model.journal import (
@@ -121,22 +128,13 @@ if TYPE_CHECKING:
         limit_of,
         why_left_out,
     )
-    from warmwatch_monitor.model.steps import (
-        BUCKET_SECONDS,
-        DTYPE,
-        Lengths,
-        Steps,
-        Utilization,
-        Warmups,
-        Worth,
-    )
 
 # the one that loads least comes first
 _MODULES = (
     *(f"warmwatch_monitor.figures.{name}" for name in ("machine", "rank", "training", "compile")),
     *(f"{__name__}.{name}" for name in ("machine", "snapshot")),
     "warmwatch.shared.record",
-    *(f"{__name__}.{name}" for name in ("journal", "records", "steps", "figures", "causes")),
+    *(f"{__name__}.{name}" for name in ("journal", "records", "figures", "causes")),
     "warmwatch.shared.record.stack_file",
 )
 

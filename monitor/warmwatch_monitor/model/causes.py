@@ -11,9 +11,9 @@ from warmwatch.shared.phrases import counted
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.figures.machine import Host
 from warmwatch_monitor.figures.rank import Spread, spread_of
+from warmwatch_monitor.model.figures import median
 from warmwatch_monitor.model.machine import HARMLESS, GpuReading
 from warmwatch_monitor.model.snapshot import RankView
-from warmwatch_monitor.model.steps import median
 
 # Times the load or the step length; shares of the time, the clock or the limit.
 _LOADED, _SLOW, _WAITING, _SAVING, _STOLEN, _CLOCKED, _CAPPED = 1.2, 1.1, 0.2, 0.2, 0.1, 0.9, 0.95

@@ -1,7 +1,7 @@
 """The lines of a record's journal, as an agent writes them: one struct for each event.
 
 The structs are what the monitor works with, and msgspec decodes them. A field whose name differs
-from the journal's key is renamed in ``_KEYS``. ``sources/records/journal_lines.py`` reads them.
+from the journal's key is renamed in ``_KEYS``. ``sources/records/parsed_journal.py`` reads them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from msgspec import Meta, Struct, field
 from warmwatch.shared.record import CACHES, PHASES
 from warmwatch.shared.values import VERDICTS
 from warmwatch_monitor.figures.compile import CompileTarget, Located
+from warmwatch_monitor.figures.declared import LARGEST as LARGEST
+from warmwatch_monitor.figures.declared import Count
 from warmwatch_monitor.figures.rank import Place
-from warmwatch_monitor.figures.units import LARGEST as LARGEST
-from warmwatch_monitor.figures.units import Count
 
 Seconds = Annotated[float, Meta(ge=0, le=2.0**62)]  # excludes NaN and infinities
 

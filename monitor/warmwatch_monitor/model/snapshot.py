@@ -25,9 +25,8 @@ from warmwatch_monitor.model.machine import GpuReading, ObservedTraining, Proces
 
 if TYPE_CHECKING:
     from warmwatch.shared.verdict import Judgement
-    from warmwatch_monitor.model.figures import Figures, Stretch, Who
+    from warmwatch_monitor.model.figures import Figures, Stretch, Utilization, Who
     from warmwatch_monitor.model.records import RecordReading
-    from warmwatch_monitor.model.steps import Utilization
 
 
 class Spending(Struct, frozen=True, kw_only=True):
@@ -123,7 +122,7 @@ class RankView(Struct, frozen=True, kw_only=True):
         """
         if len(self.gpus) != len(self.figures.who.reported_gpus):
             return None
-        from warmwatch_monitor.model.steps import utilization  # loaded with the first record
+        from warmwatch_monitor.model.figures import utilization  # loaded with the first record
 
         names = [None if gpu.parent else gpu.name for gpu in self.gpus]
         return utilization(self.figures.worth, self.figures.steps.length, names)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared.states import ENDED, State, least_advanced
-from warmwatch_monitor.figures.clauses import AnswerClause, Kind
+from warmwatch_monitor.figures.declared import AnswerClause, Kind
 from warmwatch_monitor.output.amounts import few
 from warmwatch_monitor.output.states import SOME_UNREAD, some_unread
 

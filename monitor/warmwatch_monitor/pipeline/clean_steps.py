@@ -39,7 +39,7 @@ from warmwatch.shared.record.recent import (
     waits,
 )
 from warmwatch_monitor.model import LongStep
-from warmwatch_monitor.model.steps import Lengths, median
+from warmwatch_monitor.model.figures import Lengths, median
 
 SLOWER_TIMES = 1.5
 FEW_SHARE = 0.05  # of the steps: such a level may be noise

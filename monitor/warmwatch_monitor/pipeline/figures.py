@@ -16,8 +16,8 @@ from warmwatch.shared.record import ENDS, PHASES, Slot
 from warmwatch.shared.record.recent import gap_ns, marks_ns
 from warmwatch.shared.states import ENDED
 from warmwatch.shared.verdict import Facts, Judgement
+from warmwatch_monitor.figures.declared import copied
 from warmwatch_monitor.figures.training import EagerSteps
-from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model import (
     Agent,
     Beginning,

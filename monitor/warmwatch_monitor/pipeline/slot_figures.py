@@ -43,7 +43,7 @@ from warmwatch_monitor.model import (
     Worth,
 )
 from warmwatch_monitor.model.budgets import GPUS_OF_A_RANK
-from warmwatch_monitor.model.steps import EAGER_CODE
+from warmwatch_monitor.model.figures import EAGER_CODE
 from warmwatch_monitor.pipeline.clean_steps import LastSecond, QueuedSteps
 
 

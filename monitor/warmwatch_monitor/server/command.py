@@ -40,7 +40,7 @@ from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, say
 from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.pipeline.poller import Poller
-from warmwatch_monitor.server.api.event_log import Recent
+from warmwatch_monitor.server.api.changes import Recent
 from warmwatch_monitor.server.http_server import HttpServer
 from warmwatch_monitor.server.listening import listen, local_listener, resolved
 from warmwatch_monitor.server.logs import DaemonLog

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from warmwatch.shared.states import State, least_advanced
 from warmwatch_monitor.base.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.figures.compile import Workers
-from warmwatch_monitor.figures.units import copied
+from warmwatch_monitor.figures.declared import copied
 from warmwatch_monitor.model import (
     GpuReading,
     ObservedTraining,

@@ -12,9 +12,9 @@ from warmwatch.shared.advice import advice_for
 from warmwatch.shared.breaks import break_remedy_for, expected_break, plain_break
 from warmwatch.shared.phrases import broken_place
 from warmwatch_monitor.figures.compile import CompileTarget, is_without_grad
+from warmwatch_monitor.figures.declared import copied, total
 from warmwatch_monitor.figures.machine import Process
 from warmwatch_monitor.figures.training import COUNTED, Warmup
-from warmwatch_monitor.figures.units import copied, total
 from warmwatch_monitor.model import (
     Compilation,
     Figures,
@@ -40,11 +40,14 @@ from warmwatch_monitor.output.amounts import label, plain_reason
 from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.schema import status as status_schema
-from warmwatch_monitor.status.words.caching import dropped, remedy_of_dropped
 from warmwatch_monitor.status.words.conditions import conditions, inefficiencies, remedy_of
 from warmwatch_monitor.status.words.evidence import evidence, is_evaluation, long_step_words
 from warmwatch_monitor.status.words.progress import deadline
-from warmwatch_monitor.status.words.repeating import remedy_of_compilation
+from warmwatch_monitor.status.words.repeating import (
+    dropped,
+    remedy_of_compilation,
+    remedy_of_dropped,
+)
 from warmwatch_monitor.status.words.requested import remedy, since_seconds
 from warmwatch_monitor.status.words.run import decisive_rank, differences, run_answer, title
 from warmwatch_monitor.status.words.states import end_of, qualified_by, state_words

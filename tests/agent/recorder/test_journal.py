@@ -25,7 +25,7 @@ from warmwatch.recorder.writer import Writer
 from warmwatch.shared import record
 from warmwatch.shared.record import Header, Identity
 from warmwatch_monitor.model.journal import Ended, Recompile
-from warmwatch_monitor.sources.records.journal_lines import parse
+from warmwatch_monitor.sources.records.parsed_journal import parse
 
 HEADER = Header(warm_steps=3, attached_ns=1, attached_epoch_ns=1)
 ROOM, LINES = 1000, 100

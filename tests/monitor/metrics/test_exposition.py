@@ -12,7 +12,7 @@ from prometheus_client.samples import Sample
 
 from support import builders as b
 from warmwatch_monitor.metrics import Distribution, Family, Labels, SnapshotCollector, render
-from warmwatch_monitor.metrics.text import content_type, encode
+from warmwatch_monitor.metrics.families import content_type, encode
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 # what the name of a sample adds to its family's

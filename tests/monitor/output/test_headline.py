@@ -9,7 +9,7 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.states import ENDED
-from warmwatch_monitor.figures.clauses import Kind
+from warmwatch_monitor.figures.declared import Kind
 from warmwatch_monitor.model import Compilation, Fallback, RankView, Recompile, VaryingDim
 from warmwatch_monitor.output.summary import (
     LONGEST,

@@ -25,8 +25,8 @@ from support.web import ask
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.reasons import plain
 from warmwatch_monitor.output.summary import details_of
-from warmwatch_monitor.server.api import page_files
-from warmwatch_monitor.server.api.page_files import FILES
+from warmwatch_monitor.server.api import cached
+from warmwatch_monitor.server.api.cached import FILES
 
 pytestmark = pytest.mark.slow
 
@@ -1313,10 +1313,10 @@ def test_only_the_files_of_the_page_are_served(tmp_path: Path) -> None:
 
 
 def test_requested_names_of_files_are_not_cached() -> None:
-    page_files.file("index.html")
+    cached.file("index.html")
     gc.collect()
     before = sys.getallocatedblocks()
     for number in range(20_000):
-        assert page_files.file(f"nothing{number}") is None
+        assert cached.file(f"nothing{number}") is None
     gc.collect()
     assert sys.getallocatedblocks() - before < 10_000

@@ -17,7 +17,7 @@ from warmwatch_monitor.pipeline import outside
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.outside import OutsideActivity
 from warmwatch_monitor.pipeline.runs import Circumstances, group
-from warmwatch_monitor.status.words.nothing import nothing_compiles
+from warmwatch_monitor.status.words.requested import nothing_compiles
 
 OUTSIDE, KIND = PHASES.index("outside"), KINDS.index("outside")
 IDLE = ProcessReading(pid=7, cpu_seconds=9.0, resident_bytes=1, cpu_ratio=0.0, tree_read=True)

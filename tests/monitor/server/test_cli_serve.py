@@ -24,7 +24,7 @@ from support.records import compiling, environment, held, update, wait_until, wa
 from support.values import replace
 from warmwatch import __version__
 from warmwatch_monitor.model import Refusal, Snapshot, SourceHealth
-from warmwatch_monitor.server.api.event_log import Recent
+from warmwatch_monitor.server.api.changes import Recent
 from warmwatch_monitor.server.logs import DaemonLog
 
 
@@ -118,7 +118,7 @@ sys.meta_path.insert(0, Finder())
 
 
 @pytest.mark.parametrize(
-    "module", ["warmwatch_monitor.server.api.app", "warmwatch_monitor.server.api.reference"]
+    "module", ["warmwatch_monitor.server.api.app", "warmwatch_monitor.server.api.openapi"]
 )
 def test_a_signal_that_an_import_swallows_also_stops_the_daemon(
     tmp_path: Path, module: str

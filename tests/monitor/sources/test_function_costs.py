@@ -17,8 +17,8 @@ from warmwatch_monitor.commands.status import status as status_command
 from warmwatch_monitor.commands.terminal.functions import functions as table
 from warmwatch_monitor.model import Compilation, Cost, FunctionCost
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.followed_journal import Journal
-from warmwatch_monitor.sources.records.function_costs import MOST, Functions
+from warmwatch_monitor.sources.records.followed_record import Journal
+from warmwatch_monitor.sources.records.journal_sums import MOST, Functions
 
 FORWARD = {
     "t": 5,

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from warmwatch.shared.values import STRICT_EXPORT
 from warmwatch_monitor.model import Beginning, Recompile
 from warmwatch_monitor.model.journal import MOST_KERNELS
-from warmwatch_monitor.sources.records import journal_lines
+from warmwatch_monitor.sources.records import parsed_journal
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.followed_journal import CHUNK, Journal
-from warmwatch_monitor.sources.records.journal_lines import LARGEST_JOURNAL
+from warmwatch_monitor.sources.records.followed_record import CHUNK, Journal
 from warmwatch_monitor.sources.records.journal_sums import MOST_BREAKS, MOST_EVENTS
+from warmwatch_monitor.sources.records.parsed_journal import LARGEST_JOURNAL
 
 GOOD = '{"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}'
 BAD = {
@@ -98,7 +98,7 @@ def test_a_text_is_truncated_and_printable(tmp_path: Path) -> None:
     long = GOOD.replace("1.5}", '1.5, "reason": "' + "x" * 50_000 + '", "name": "a\\u001bb"}')
     (one,) = journal(tmp_path / "events.jsonl", long).sums.compilations
     assert one.reason is not None
-    assert len(one.reason) <= journal_lines.LONGEST_TEXT + 3
+    assert len(one.reason) <= parsed_journal.LONGEST_TEXT + 3
     assert one.name == "a\\x1bb"
 
 
@@ -165,7 +165,7 @@ def taken(changes: dict[str, Any]) -> int:
     for event in EVENTS:
         try:
             whole = {**WHOLE, "evaluating": True} if event == "compilation" else WHOLE
-            made = journal_lines.parse(json.dumps({**whole, **changes, "event": event}).encode())
+            made = parsed_journal.parse(json.dumps({**whole, **changes, "event": event}).encode())
         except ValueError:
             continue
         assert made is not None

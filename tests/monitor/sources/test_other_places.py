@@ -10,7 +10,7 @@ import pytest
 from support.records import held, warm, write_record
 from support.users import ALICE
 from warmwatch.shared import places
-from warmwatch_monitor.sources.records import directory, other_places
+from warmwatch_monitor.sources.records import directory
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 
 
@@ -40,7 +40,7 @@ class TestAnotherUsersPlace:
 
     @pytest.fixture(autouse=True)
     def processes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(other_places, "_users_with_processes", lambda: [0, ALICE])
+        monkeypatch.setattr(directory, "_users_with_processes", lambda: [0, ALICE])
 
     def test_root_and_the_service_read_it(self, shared: Path) -> None:
         with held(of_alice(shared)):
@@ -82,7 +82,7 @@ class TestAnotherUsersPlace:
 
 
 def test_users_with_processes_are_found() -> None:
-    assert os.geteuid() in other_places._users_with_processes()
+    assert os.geteuid() in directory._users_with_processes()
 
 
 def test_free_room_is_that_of_each_directory(shared: Path) -> None:

@@ -12,8 +12,8 @@ from support.values import replace
 from warmwatch.shared.advice import advice
 from warmwatch_monitor.model import RankView, Snapshot
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.followed_journal import Journal
-from warmwatch_monitor.sources.records.varying_dims import MOST_DIMS, MOST_VALUES, sizes_in
+from warmwatch_monitor.sources.records.followed_record import Journal
+from warmwatch_monitor.sources.records.journal_sums import MOST_DIMS, MOST_VALUES, sizes_in
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import answer
 

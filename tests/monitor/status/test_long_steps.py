@@ -12,7 +12,7 @@ from support.documents import status
 from support.values import replace
 from warmwatch_monitor.model import LongStep
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.followed_journal import Journal
+from warmwatch_monitor.sources.records.followed_record import Journal
 from warmwatch_monitor.sources.records.journal_sums import MOST_LONG_STEPS
 from warmwatch_monitor.status.words.evidence import evidence, long_step_words
 from warmwatch_monitor.status.words.sentence import summary

@@ -18,7 +18,7 @@ from warmwatch_monitor.commands.compare.comparability import Incomparable, incom
 from warmwatch_monitor.commands.compare.difference import ONCE, Difference, Run, difference, mean
 from warmwatch_monitor.commands.report.assembly import report, slowest_of
 from warmwatch_monitor.commands.report.parts import Report, RunFigures
-from warmwatch_monitor.figures.units import copied
+from warmwatch_monitor.figures.declared import copied
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.amounts import clean_step
 from warmwatch_monitor.status.schema.rank import End

@@ -31,7 +31,7 @@ from warmwatch_monitor.sources.listed import NOT_YET, RECORDS, Feed
 from warmwatch_monitor.sources.nvml.source import NvmlSource
 from warmwatch_monitor.sources.processes import daemons
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.followed_journal import Journal
+from warmwatch_monitor.sources.records.followed_record import Journal
 from warmwatch_monitor.sources.records.liveness import login
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.sources.script import attaches_nothing

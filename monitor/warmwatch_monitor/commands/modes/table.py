@@ -25,7 +25,7 @@ from warmwatch_monitor.commands.compare.difference import DISTURBED, ONCE, Run, 
 from warmwatch_monitor.commands.modes.drift import Drift, Losses, drift
 from warmwatch_monitor.commands.modes.programs import DEFAULT, REGIONAL, programs, same_program
 from warmwatch_monitor.commands.report.assembly import report, slowest_of
-from warmwatch_monitor.figures.units import copied
+from warmwatch_monitor.figures.declared import copied
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.amounts import clean_step

@@ -27,15 +27,20 @@ from warmwatch_monitor.commands.report.goodput import (
 from warmwatch_monitor.commands.report.parts import Failure, Priced, RankLine, Report, Steady
 from warmwatch_monitor.commands.report.remedies import refused, remedies
 from warmwatch_monitor.figures.compile import CompileTotals, recompiles
+from warmwatch_monitor.figures.declared import copied
 from warmwatch_monitor.figures.rank import LimitedBy, SlowerPeriod, Spread, spread_of
-from warmwatch_monitor.figures.units import copied
 from warmwatch_monitor.model import limit_of
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT, RankSummary, RunSummary
 from warmwatch_monitor.output.amounts import clean_step
 from warmwatch_monitor.status.schema.compile import Break
 from warmwatch_monitor.status.schema.rank import Baseline, End, Worth
-from warmwatch_monitor.status.words.ranks import compiled_longer, differs, numbers, only_some
-from warmwatch_monitor.status.words.run import failed_at
+from warmwatch_monitor.status.words.run import (
+    compiled_longer,
+    differs,
+    failed_at,
+    numbers,
+    only_some,
+)
 from warmwatch_monitor.status.words.states import ended_in_words
 
 UNSEEN = "this is its last known state: no program observed its end"

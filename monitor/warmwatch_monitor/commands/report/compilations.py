@@ -11,8 +11,8 @@ from warmwatch.shared.phrases import resumed
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.commands.report.parts import Function, Priced, Recompiled
 from warmwatch_monitor.figures.compile import is_without_grad
+from warmwatch_monitor.figures.declared import copied, total
 from warmwatch_monitor.figures.rank import Place
-from warmwatch_monitor.figures.units import copied, total
 from warmwatch_monitor.model import OF_GRAPHS, families
 from warmwatch_monitor.model.run_summary import Compiled
 from warmwatch_monitor.output.amounts import own_words, plain_reason

@@ -15,7 +15,7 @@ from warmwatch_monitor.commands.terminal.table import wrapped
 from warmwatch_monitor.commands.top.chart import Series, Window, axis, chart
 from warmwatch_monitor.commands.top.history import History
 from warmwatch_monitor.commands.top.listing import Entry
-from warmwatch_monitor.figures.clauses import Kind
+from warmwatch_monitor.figures.declared import Kind
 from warmwatch_monitor.output.amounts import a_step, if_known
 from warmwatch_monitor.output.states import PHASE_STYLES, STYLES
 from warmwatch_monitor.output.summary import details_of

@@ -21,18 +21,21 @@ from warmwatch_monitor.base.errors import UnknownRunError
 from warmwatch_monitor.last_hour.columns import columns
 from warmwatch_monitor.last_hour.ring import LastHour
 from warmwatch_monitor.model import Snapshot
-from warmwatch_monitor.server.api import page_files, reference
+from warmwatch_monitor.server.api import cached, openapi
 from warmwatch_monitor.server.api.answers import (
     RETRY,
     Answers,
+    GoneError,
     OnRequest,
+    StoppingError,
+    disconnected,
     health,
     ignore,
     readiness,
     status_of,
 )
 from warmwatch_monitor.server.api.cached import Body, json_body, json_body_of_many
-from warmwatch_monitor.server.api.event_log import Recent, Wanted
+from warmwatch_monitor.server.api.changes import Recent, Wanted
 from warmwatch_monitor.server.api.events import Events
 from warmwatch_monitor.server.api.openapi import document
 from warmwatch_monitor.server.api.parameters import (
@@ -43,7 +46,6 @@ from warmwatch_monitor.server.api.parameters import (
     parsed,
 )
 from warmwatch_monitor.server.api.sample import sample
-from warmwatch_monitor.server.api.waiters import GoneError, StoppingError, disconnected
 
 _NO_PATH = (
     "no such path; the paths are /, /status, /metrics, /events, /history, /-/healthy, /-/ready and "
@@ -161,15 +163,15 @@ class Api(Starlette):
         return _sent(self._documents[path], request)
 
     async def _get_page(self, request: Request) -> Response:
-        body = page_files.file(request.path_params.get("name", "index.html"))
+        body = cached.file(request.path_params.get("name", "index.html"))
         if body is None:
             return PlainTextResponse("there is no such file of the page\n", status_code=404)
-        return _sent(body, request, page_files.HEADERS)
+        return _sent(body, request, cached.HEADERS)
 
 
 def _documents(version: str) -> dict[str, Body]:
     described = document(version)
-    page = Body(reference.page(described).encode(), "text/html; charset=utf-8")
+    page = Body(openapi.page(described).encode(), "text/html; charset=utf-8")
     return {"/docs": page.compressed(), "/openapi.json": json_body(described).compressed()}
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from warmwatch_monitor.base.errors import UnknownRunError
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.server.api.cached import SnapshotCache, json_body
-from warmwatch_monitor.server.api.event_log import ForgottenError, Recent, Wanted, framed
+from warmwatch_monitor.server.api.changes import ForgottenError, Recent, Wanted, framed
 from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.schema.events import ResetEvent, SampleEvent, StoppingEvent
 from warmwatch_monitor.status.schema.status import Status

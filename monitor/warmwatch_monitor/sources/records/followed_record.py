@@ -4,10 +4,13 @@ A record that reported its end is read for a moment more. Then it stays as it wa
 retention of its run is over, and longer while its launcher may start its rank again. A process that
 disappeared without an exit record may write again (see ``liveness``). So its record is read for as
 long as its folder is there, but less often.
+
+Its journal is followed, too, and the file ``workers``: what the workers of its DataLoaders compile.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -17,16 +20,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared import record
-from warmwatch.shared.record import Identity, RecordError, Slot
+from warmwatch.shared.record import Identity, RecordError, Slot, workers_file
 from warmwatch_monitor.model import (
     Death,
     Owner,
     RecordReading,
     Refusal,
+    WorkerCompilations,
     last_sign_ns,
 )
 from warmwatch_monitor.model.budgets import NAME_UNIT, TEXT_UNIT
-from warmwatch_monitor.sources.records.compiling_workers import compiling_workers
 from warmwatch_monitor.sources.records.folder import (
     Ending,
     ExitWatch,
@@ -36,8 +39,153 @@ from warmwatch_monitor.sources.records.folder import (
     at_the_end,
     left_by,
 )
-from warmwatch_monitor.sources.records.followed_journal import Journal, never
+from warmwatch_monitor.sources.records.journal_sums import JournalSums
 from warmwatch_monitor.sources.records.liveness import Life, Origin, Owners, here, launcher_lives
+from warmwatch_monitor.sources.records.parsed_journal import LARGEST_JOURNAL, parse
+
+CHUNK = 256 * 1024
+_SMALL = 16 * 1024  # read in any case: an agent writes less between two polls
+
+
+def always() -> bool:
+    """Read all of a journal."""
+    return True
+
+
+def never() -> bool:
+    """Leave a long journal to a later poll."""
+    return False
+
+
+def once() -> Callable[[], bool]:
+    """Read one piece of a long journal."""
+    pieces = iter((True,))
+    return lambda: next(pieces, False)
+
+
+class Journal:
+    """One journal, followed from a stored offset: its sums are what :meth:`follow` has read so far.
+
+    Torn or foreign lines are counted and skipped. A long journal is read from its start in pieces,
+    over several polls if the caller's budget ends (``unread_bytes``): sums over all lines need each
+    of them. A journal larger than any agent writes is read from near its end; ``skipped_bytes``
+    counts the rest.
+
+    Attributes:
+        sums: what its lines add up to. broken_lines: torn or foreign ones.
+        unread_bytes: appended, and left to a later poll. skipped_bytes: never read.
+    """
+
+    def __init__(self) -> None:
+        self.sums = JournalSums()
+        self.broken_lines = self.unread_bytes = self.skipped_bytes = 0
+        self._offset, self._rest = 0, b""
+
+    @property
+    def torn_end(self) -> bool:
+        """Whether it ends, as far as it was read, in an incomplete line."""
+        return bool(self._rest)
+
+    def follow(self, folder: Folder, may_read: Callable[[], bool] = always) -> bool:
+        """Read what was appended; returns whether anything was read. A missing journal is empty.
+
+        ``may_read`` is called before each large piece. If it returns false, the rest waits for the
+        next call.
+
+        Raises:
+            OSError: it exists and cannot be read. RecordError: it has another owner than the
+            folder.
+        """
+        try:
+            size = folder.size(record.JOURNAL)
+            if size == self._offset + len(self._rest):
+                return False
+            if size - self._offset > _SMALL and not may_read():
+                self.unread_bytes = min(size - self._offset - len(self._rest), LARGEST_JOURNAL)
+                return False
+            descriptor, _ = folder.open(record.JOURNAL)
+        except FileNotFoundError:
+            return False
+        try:
+            self._start(descriptor, size)
+            while self._chunk(descriptor) and (size - self._offset <= _SMALL or may_read()):
+                pass
+        finally:
+            os.close(descriptor)
+        self.unread_bytes = max(0, size - self._offset - len(self._rest))
+        return True
+
+    def _start(self, descriptor: int, size: int) -> None:
+        """Where to continue: at the start if it was cut, near the end if it is too large."""
+        if self._offset > size:
+            self.sums = JournalSums()
+            self._offset = self.skipped_bytes = 0
+        if size - self._offset > LARGEST_JOURNAL:
+            near_end = size - CHUNK
+            near_end += os.pread(descriptor, CHUNK, near_end).find(b"\n") + 1
+            self.skipped_bytes += near_end - self._offset
+            self._offset = near_end
+            self.sums.was_warm = True  # most likely: the skipped part has the first warm-up
+
+    def _chunk(self, descriptor: int) -> bool:
+        """Parse the complete lines of the next chunk; returns whether there may be more."""
+        data = os.pread(descriptor, CHUNK, self._offset)
+        end = data.rfind(b"\n") + 1
+        self._rest = data[end:]
+        if not end and len(data) == CHUNK:  # a line as long as a chunk: no agent writes that
+            end, self._rest = len(data), b""
+        for line in data[:end].splitlines():
+            self._take(line)
+        self._offset += end
+        return len(data) == CHUNK
+
+    def _take(self, line: bytes) -> None:
+        try:
+            entry = parse(line)
+        except ValueError:
+            self.broken_lines += 1
+        else:
+            if entry is not None:
+                self.sums.add(entry)
+
+
+def compiling_workers(folder: Folder) -> WorkerCompilations | None:
+    """What they compile; ``None`` if none has compiled, or the file cannot be read.
+
+    The activity of a worker that was killed in it counts no longer: its entry is not held.
+    """
+    try:
+        descriptor, _ = folder.open(record.WORKERS)
+    except (OSError, RecordError):
+        return None
+    try:
+        entries = workers_file.unpack(
+            os.pread(descriptor, workers_file.MOST * workers_file.SIZE, 0)
+        )
+        used = [(at, entry) for at, entry in enumerate(entries) if entry.processes]
+        if not used:
+            return None
+        active = [entry for at, entry in used if entry.since_ns and _is_held(descriptor, at)]
+        latest = max(
+            (entry for _, entry in used), key=lambda item: max(item.since_ns, item.last_end_ns)
+        )
+        return WorkerCompilations(
+            since_ns=tuple(sorted(entry.since_ns for entry in active)),
+            processes=sum(entry.processes for _, entry in used),
+            at_once=len(used),
+            compile_ns=sum(entry.compile_ns for _, entry in used),
+            name=latest.name or None,
+        )
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _is_held(descriptor: int, index: int) -> bool:
+    answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, workers_file.lock_question(index))
+    return workers_file.is_held(answer)
+
 
 _REVISIT_NS = 10 * 10**9  # of a record that is over without an exit record, or was left out
 _RESTING_NS = 10**9  # of one whose process disappeared and that moves no more

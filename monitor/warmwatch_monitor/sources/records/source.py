@@ -8,10 +8,15 @@ read first, and the rest in the next polls. Until all were read, the reading cou
 not.
 
 What reads a record is loaded with the first one (``followed_record``): some hosts have none.
+
+Records of living processes may be out of reach, because another directory has their place: after a
+file system is mounted over the record directory, or unmounted lazily, the directory looks empty.
+Its trainings go on. So their runs are unknown, which is not the same as "no run".
 """
 
 from __future__ import annotations
 
+import os.path
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,9 +34,7 @@ from warmwatch_monitor.model.budgets import (
     SHOWN,
     SHOWN_OF_A_USER,
 )
-from warmwatch_monitor.sources.records.directory import Listing, RecordDirectory
-from warmwatch_monitor.sources.records.hidden_records import HiddenRecords
-from warmwatch_monitor.sources.records.other_places import OtherPlaces
+from warmwatch_monitor.sources.records.directory import Listing, OtherPlaces, RecordDirectory
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model import RecordReading, RecordRoom
@@ -41,6 +44,57 @@ if TYPE_CHECKING:
         Shared,
         Start,
     )
+
+
+class HiddenRecords:
+    """Those of the directories at ``paths``, until they are back or their processes have ended."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+        self._places: dict[str, tuple[int, int] | None] = {}
+        self._hidden: dict[str, FollowedRecord] = {}
+
+    def note(
+        self,
+        listings: Sequence[Listing],
+        before: Mapping[str, FollowedRecord],
+        now: Mapping[str, FollowedRecord],
+        now_ns: int,
+    ) -> None:
+        """Take over new listings; ``before``, ``now``: the records that were and are followed."""
+        if before is not now:
+            self._hide(
+                listings, (followed for folder, followed in before.items() if folder not in now)
+            )
+        for path, listing in zip(self._paths, listings, strict=True):
+            self._places[path] = listing.place
+        for folder, record in tuple(self._hidden.items()):
+            if folder in now or not record.lives_at(now_ns):
+                del self._hidden[folder]
+
+    def _hide(self, listings: Sequence[Listing], gone: Iterable[FollowedRecord]) -> None:
+        replaced = {
+            path
+            for path, listing in zip(self._paths, listings, strict=True)
+            if listing.place != self._places.get(path)
+        }
+        for record in gone:
+            if record.alive and os.path.dirname(record.folder) in replaced:
+                self._hidden[record.folder] = record
+
+    def problem(self, path: str) -> str | None:
+        """Why records of the directory are unknown; ``None`` if none is hidden."""
+        count = sum(os.path.dirname(folder) == path for folder in self._hidden)
+        if not count:
+            return None
+        whose = f"{count} living processes have their records"
+        if count == 1:
+            whose = "a living process has its record"
+        return (
+            f"{path} is another directory than before (a file system was mounted or unmounted "
+            f"there, or it was replaced), and {whose} in the old one"
+        )
+
 
 _SHARE_OF_SLOTS = 0.6  # of a poll's time; the rest is for long journals
 
@@ -202,7 +256,7 @@ class RecordsSource:
         """
         if not self._records:
             return
-        from warmwatch_monitor.sources.records import followed_journal, followed_record
+        from warmwatch_monitor.sources.records import followed_record
 
         self._polls += 1
         self._read_ns = now_ns = self._clock.monotonic_ns()
@@ -223,13 +277,13 @@ class RecordsSource:
         ]
         full = sum(self._shown.values()) >= SHOWN
         turn = self._polls % 2  # if there is time for one alone, they take turns
-        may_read = followed_journal.never if meter.limited else followed_journal.always
+        may_read = followed_record.never if meter.limited else followed_record.always
         for record in _in_order(due, turn):
             room = not full and self._shown[record.uid] < SHOWN_OF_A_USER
             record.read(poll, may_read=may_read, room=room or record.run in requested)
             if meter.is_over():  # after the first one
                 break
-        self._read_long_journals(poll, meter, followed_journal.once)
+        self._read_long_journals(poll, meter, followed_record.once)
 
     def _read_long_journals(
         self, poll: Poll, meter: _Meter, once: Callable[[], Callable[[], bool]]

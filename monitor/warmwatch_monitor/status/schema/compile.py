@@ -15,7 +15,7 @@ from warmwatch_monitor.figures.compile import (
     Phase,
     PublishedCompile,
 )
-from warmwatch_monitor.figures.units import Epoch, Seconds
+from warmwatch_monitor.figures.declared import Epoch, Seconds
 
 # fields that several types share
 Called = Annotated[

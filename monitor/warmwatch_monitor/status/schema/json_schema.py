@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from warmwatch_monitor.figures.texts import field_texts
+from warmwatch_monitor.figures.declared import field_texts
 from warmwatch_monitor.status.schema.events import CHANGES, ResetEvent, SampleEvent
 from warmwatch_monitor.status.schema.status import Status
 

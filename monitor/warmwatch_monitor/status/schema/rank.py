@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from warmwatch.shared.states import CONDITIONS
 from warmwatch_monitor.figures.compile import CompilingWorkers, Energy
+from warmwatch_monitor.figures.declared import Epoch, Number, Seconds
 from warmwatch_monitor.figures.machine import Process
 from warmwatch_monitor.figures.rank import (
     AgentErrors,
@@ -37,7 +38,6 @@ from warmwatch_monitor.figures.training import (
     TypicalStep,
     Warmup,
 )
-from warmwatch_monitor.figures.units import Epoch, Number, Seconds
 from warmwatch_monitor.status.schema.compile import Compile
 
 

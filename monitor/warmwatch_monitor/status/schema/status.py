@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from warmwatch.shared.states import State
-from warmwatch_monitor.figures.clauses import AnswerClause
 from warmwatch_monitor.figures.compile import Workers
+from warmwatch_monitor.figures.declared import AnswerClause, Epoch, Joules, Number, Seconds
 from warmwatch_monitor.figures.machine import (
     CLOCKS,
     ECC_ERRORS,
@@ -20,7 +20,6 @@ from warmwatch_monitor.figures.machine import (
 )
 from warmwatch_monitor.figures.rank import LimitedBy, Spread
 from warmwatch_monitor.figures.training import WorldSize
-from warmwatch_monitor.figures.units import Epoch, Joules, Number, Seconds
 from warmwatch_monitor.status.schema.rank import Rank
 
 

@@ -19,7 +19,7 @@ from warmwatch.shared.verdict import (
     THRASHING_STEPS,
     THRASHING_WINDOW,
 )
-from warmwatch_monitor.figures.clauses import Kind
+from warmwatch_monitor.figures.declared import Kind
 from warmwatch_monitor.model import Compiler, Fallback, Figures, RankView, Recordings, Slower, Spill
 from warmwatch_monitor.output.amounts import (
     causes_of,
@@ -32,15 +32,17 @@ from warmwatch_monitor.output.amounts import (
 )
 from warmwatch_monitor.output.summary import Clause, Words, begin
 from warmwatch_monitor.status.schema.compile import Inefficiency
-from warmwatch_monitor.status.words.caching import bypasses, strict_exports
-from warmwatch_monitor.status.words.fallbacks import fallback, remedy_of_fallback, unfused
-from warmwatch_monitor.status.words.nothing import workers_at_work
 from warmwatch_monitor.status.words.progress import slower_than_before
 from warmwatch_monitor.status.words.repeating import (
     REMEDY_OF_SIZES,
+    bypasses,
+    fallback,
     remedy_of_failure,
+    remedy_of_fallback,
     remedy_of_repeating,
     repeating,
+    strict_exports,
+    unfused,
 )
 from warmwatch_monitor.status.words.requested import (
     cudagraph_skipped,
@@ -49,6 +51,7 @@ from warmwatch_monitor.status.words.requested import (
     remedy_of_never_compiled,
     remedy_of_skip,
     uncompiled_calls,
+    workers_at_work,
 )
 
 IDLE_SECONDS = 5.0  # longer than a pause between two tasks of a process

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from warmwatch.shared.phrases import baseline_words, counted, duration, took
 from warmwatch.shared.states import State
-from warmwatch_monitor.figures.clauses import Kind
 from warmwatch_monitor.figures.compile import Workers
+from warmwatch_monitor.figures.declared import Kind
 from warmwatch_monitor.figures.training import EagerSteps
 from warmwatch_monitor.model import Estimate, Figures, RankView, RunView
 from warmwatch_monitor.model.machine import WORKING_RATIO

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from warmwatch.shared.phrases import counted
 from warmwatch.shared.states import ENDED
 from warmwatch_monitor.base.errors import NO_RECENT_RUN
-from warmwatch_monitor.figures.clauses import Kind
+from warmwatch_monitor.figures.declared import Kind
 from warmwatch_monitor.model import ObservedTraining, Signs, Snapshot, incomplete
 from warmwatch_monitor.model.machine import AGREEING
 from warmwatch_monitor.output.summary import (

@@ -12,7 +12,7 @@ from itertools import chain
 from warmwatch.shared.phrases import called_from, counted, duration, place, took
 from warmwatch.shared.refusals import REFUSALS
 from warmwatch.shared.states import ENDED, FINISHED_SO, WARM, State
-from warmwatch_monitor.figures.clauses import Kind
+from warmwatch_monitor.figures.declared import Kind
 from warmwatch_monitor.model import (
     FEWEST_STEPS,
     Compilation,
@@ -25,7 +25,6 @@ from warmwatch_monitor.model import (
 from warmwatch_monitor.model.machine import WORKER
 from warmwatch_monitor.output.amounts import failure, reason
 from warmwatch_monitor.output.summary import Clause, Words, begin
-from warmwatch_monitor.status.words.caching import dropped
 from warmwatch_monitor.status.words.conditions import (
     exiting,
     nothing_captured,
@@ -33,25 +32,24 @@ from warmwatch_monitor.status.words.conditions import (
     slower_causes,
     slower_since,
 )
-from warmwatch_monitor.status.words.nothing import (
-    child_at_work,
-    nothing_compiles,
-    nothing_has_compiled,
-    workers_at_work,
-)
 from warmwatch_monitor.status.words.progress import baseline_progress, brought, seconds_left, so_far
 from warmwatch_monitor.status.words.repeating import (
     backward_of,
+    dropped,
     is_break,
     remedy_of_failure,
     repeating_head,
     why_repeating,
 )
 from warmwatch_monitor.status.words.requested import (
+    child_at_work,
     never_compiled,
     not_called,
+    nothing_compiles,
+    nothing_has_compiled,
     of_recompile,
     turned_off,
+    workers_at_work,
 )
 
 # the head of the sentence, and the clauses that explain it

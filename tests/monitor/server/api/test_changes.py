@@ -11,9 +11,14 @@ from msgspec import to_builtins
 from support import builders as b
 from support.values import replace
 from warmwatch_monitor.model import RankView, Snapshot
-from warmwatch_monitor.server.api.changes import changes, source_changes
-from warmwatch_monitor.server.api.event_log import ForgottenError, Recent, Wanted
-from warmwatch_monitor.server.api.event_schema import EVENTS
+from warmwatch_monitor.server.api.changes import (
+    ForgottenError,
+    Recent,
+    Wanted,
+    changes,
+    source_changes,
+)
+from warmwatch_monitor.server.api.openapi import EVENTS
 from warmwatch_monitor.status.schema.events import KINDS
 from warmwatch_monitor.status.schema.json_schema import definitions
 

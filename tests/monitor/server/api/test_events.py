@@ -19,7 +19,7 @@ from support.daemon import daemon, daemon_process
 from support.records import wait_until
 from support.training_standin import training
 from support.web import TOKEN, ask
-from warmwatch_monitor.server.api.event_log import Recent, Wanted
+from warmwatch_monitor.server.api.changes import Recent, Wanted
 from warmwatch_monitor.server.api.events import Events
 
 Event = dict[str, Any]

@@ -18,10 +18,10 @@ from warmwatch.shared.states import State
 from warmwatch_monitor import metrics
 from warmwatch_monitor.model import RankView, Snapshot, SourceHealth
 from warmwatch_monitor.server.api import answers
+from warmwatch_monitor.server.api.answers import GoneError, Waiters, Wanted
 from warmwatch_monitor.server.api.app import Api
 from warmwatch_monitor.server.api.cached import Body, SnapshotCache, json_body
-from warmwatch_monitor.server.api.reference import page
-from warmwatch_monitor.server.api.waiters import GoneError, Waiters, Wanted
+from warmwatch_monitor.server.api.openapi import page
 
 STATES = b.in_every_state()
 
