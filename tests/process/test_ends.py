@@ -97,10 +97,11 @@ def test_the_exit_code_is_recorded_and_the_same_as_without_the_agent(
     [
         ("warmwatch.step()", "ZeroDivisionError", "failed"),
         ("warmwatch.step()", "KeyboardInterrupt", "interrupted"),
+        ("warmwatch.activity('kernels')(int)()", "KeyboardInterrupt", "interrupted"),
         ("", "ZeroDivisionError", ""),
         ("warmwatch.ready()", "ZeroDivisionError", ""),
     ],
-    ids=["main", "Ctrl-C", "another", "another later"],
+    ids=["main", "Ctrl-C", "Ctrl-C before a step", "another", "another later"],
 )
 def test_an_exception_is_recorded_while_a_thread_keeps_the_process_alive(
     records: Path, trains: str, raised: str, how: str

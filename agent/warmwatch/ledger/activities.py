@@ -31,7 +31,11 @@ _Stack = list[tuple[str, int]]  # events with their phases, the innermost last
 
 
 class Activities:
-    """Open activities of each thread, and the counters that follow from them."""
+    """Open activities of each thread, and the counters that follow from them.
+
+    Attributes:
+        first_thread: the thread of the first one.
+    """
 
     def __init__(self, counters: CounterStore, state: PytorchState, first_step: FirstStep) -> None:
         self._counters, self._block, self._store = counters, counters.block, counters.store
@@ -40,6 +44,7 @@ class Activities:
         self._stacks: dict[int, _Stack] = {}
         self._background: dict[int, _Stack] = {}  # stacks that a step has passed
         self._background_since: dict[int, int] = {}
+        self.first_thread: int | None = None
         self._thread_ended = False  # whether the activity in progress has ended on one thread
         self._opened_episode = False  # the activity in progress reopened a warm rank
         self._paused = 0  # time of pauses when the last activity ended
@@ -47,12 +52,15 @@ class Activities:
 
     def begin(self, thread: int, event: str, now: int, target: Mapping[str, Any]) -> None:
         block = self._block
+        if block[AT["end_code"]]:
+            return  # a thread of the compiler goes on after the end
         stack = self._background.get(thread) or self._stacks.get(thread)
         if stack is None:
             if is_preparation(event):
                 return
             if not self._stacks:
                 self._gap(now)
+                self.first_thread = self.first_thread or thread
                 self._thread_ended = False
                 block[_SINCE] = now  # before the count: see ``judge_irregular`` in ``steps.py``
                 block[AT["begun"]] += 1
@@ -98,6 +106,8 @@ class Activities:
             block[AT["compiling_before_ns"]] = self.total_ns()
 
     def end(self, thread: int, event: str, now: int) -> None:
+        if self._block[AT["end_code"]]:
+            return
         stack = self._background.get(thread) or self._stacks.get(thread) or []
         if stack and stack[-1][0] == event:
             _, phase = stack.pop()

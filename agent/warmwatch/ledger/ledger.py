@@ -186,6 +186,10 @@ class Ledger:
         now = self._clock()
         self._queue.post(self._program.exit, end, now)
 
+    def training_thread(self) -> int | None:
+        """The thread that marks the steps, or compiled first while there are none."""
+        return self.pausing.training or self._activities.first_thread
+
     def compiling(self) -> tuple[int, ...]:
         """The threads with open activities."""
         return self._activities.threads()

@@ -214,7 +214,7 @@ class Agent:
 
     def _main_thread_raised(self, end: End) -> None:
         """Other threads may go on: the end is known only if the main one has trained."""
-        if self._process.ledger.pausing.training == main_thread().ident:
+        if self._process.ledger.training_thread() == main_thread().ident:
             self.finish(end)
 
     def finish(self, end: End, *, leaving: bool = False) -> None:
