@@ -41,6 +41,20 @@ for _ in range(4): warmwatch.step()
 print("mine alone")
 """
 
+# it is killed once its launcher waits for its end (a descriptor of its process, see pidfd_open(2))
+KILLED = """
+import glob, os, time, warmwatch
+def read(file):
+    try: return open(file).read()
+    except OSError: return ""
+warmwatch.attach(); warmwatch.step()
+ours, descriptors = f"Pid:\\t{os.getpid()}\\n", f"/proc/{os.getppid()}/fdinfo/*"
+for _ in range(6000):
+    if any(ours in read(file) for file in glob.glob(descriptors)): break
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
 # its compile workers are processes of Inductor
 COMPILED_IN_RANK_1 = """
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
@@ -114,6 +128,13 @@ def test_the_report_is_printed_on_stderr_and_never_in_the_piped_output(records: 
     assert (outcome["exit_code"], outcome["signal"], outcome["page"]) == (0, None, None)
     assert outcome["command"] == [sys.executable, train]
     assert [(run["run"], run["state"]) for run in outcome["runs"]] == [("train", "finished")]
+
+
+def test_the_report_names_the_signal_that_killed_a_training(records: Path) -> None:
+    train = script(records.parent, KILLED)
+    done = started(sys.executable, train, options=("--report",), env=environment(records))
+    assert done.returncode == -signal.SIGKILL
+    assert "killed by SIGKILL" in done.stderr
 
 
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (40, "signal 40")])

@@ -87,7 +87,7 @@ class Launched:
         return f"no step and no compilation for {duration(time.monotonic() - self._began)}"
 
     def poll(self) -> None:
-        """Poll them, so that journals are read from the start and not only their last part."""
+        """Poll them: journals are read from their start, and a signal that kills one is seen."""
         self.snapshot()
 
     def ended(self) -> Snapshot:

@@ -134,6 +134,8 @@ def _attend(
     def poll() -> None:
         if line is not None:
             line.show(ours.sentence())
+        else:
+            ours.poll()
 
     def leave() -> None:
         if line is not None:

@@ -396,10 +396,10 @@ class Energy(Struct, frozen=True, kw_only=True):
 def recompiles(compile: Mapping[str, Any]) -> int | None:
     """The recompiles of an answer's ``compile``, with the one in progress; ``None`` if unknown."""
     count: int | None = compile.get("recompiles")
-    return None if count is None else count + _recompiles_now(compile)
+    return None if count is None else count + recompiles_now(compile)
 
 
-def _recompiles_now(compile: Mapping[str, Any]) -> bool:
+def recompiles_now(compile: Mapping[str, Any]) -> bool:
     """Whether the activity in progress of a rank's ``compile`` is a recompile."""
     underway = compile.get("underway")
     return bool(underway and underway["reason"] and not underway["backward"])

@@ -17,6 +17,7 @@ from warmwatch_monitor.commands.report.compilations import (
     places,
     priced,
     recompiled,
+    unfinished,
 )
 from warmwatch_monitor.commands.report.costs import costs
 from warmwatch_monitor.commands.report.goodput import (
@@ -165,11 +166,15 @@ def _of_rank(
     rank, compile, steps = summary.answer, summary.answer["compile"], summary.answer["step_seconds"]
     first, memory = rank["warmup"].get("first"), rank["torch_memory_bytes"] or {}
     began = steps.get("first_at"), steps.get("first")
-    recompiles_by_cause = recompiled(
-        compiled,
-        compile["varying"],
-        first["ended_at"] if first else None,
-        None if None in began else began[0] - began[1],
+    warm_at = first["ended_at"] if first else None
+    recompiles_by_cause = (
+        *recompiled(
+            compiled,
+            compile["varying"],
+            warm_at,
+            None if None in began else began[0] - began[1],
+        ),
+        *unfinished(rank, compiled, warm_at, whole.seen),
     )
     breaks = convert(compile["breaks"], tuple[Break, ...])
     time = goodput(rank, compiled, whole.seen)

@@ -82,7 +82,9 @@ def _cost(report: Report) -> Iterator[Text]:
     text = f"Compiling took {took(report.compile_seconds)}"
     if report.compilations:
         text += f" in {compilations(report)}"
-        text += f"; {counted(report.recompiles, 'recompile')}" if report.recompiles else ""
+        if report.recompiles:
+            text += f"; {counted(report.recompiles, 'recompile')}"
+            text += ", the last one unfinished" * any(one.unfinished for one in report.recompiled)
     if whole.joules is not None:
         text += f", {'about ' if whole.estimated else ''}{energy(whole.joules)}"
     yield Text(f"{text}.")

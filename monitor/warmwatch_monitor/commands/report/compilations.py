@@ -10,7 +10,7 @@ from warmwatch.shared.advice import advice_for, cause, subjects
 from warmwatch.shared.phrases import resumed
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.commands.report.parts import Function, Priced, Recompiled
-from warmwatch_monitor.figures.compile import is_without_grad
+from warmwatch_monitor.figures.compile import is_without_grad, recompiles_now
 from warmwatch_monitor.figures.declared import copied, total
 from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.model import OF_GRAPHS, families
@@ -106,7 +106,7 @@ def recompiled(
     ``varying``: dimensions that changed, as in ``/status``. ``warm_at``: when the first
     warm-up was over. ``first_began``: when step 1 began.
     """
-    trained = {priced.id for priced in compilations if priced.id and "backward" in priced.kinds}
+    trained = _trained(compilations)
     groups = defaultdict[tuple[_Function, str, bool, Any], list[Priced]](list)
     for compilation in compilations:
         if compilation.category:
@@ -123,6 +123,42 @@ def recompiled(
         for (_, _, between_steps, _), times in groups.items()
     )
     return tuple(sorted(made, key=lambda recompiled: -recompiled.seconds))
+
+
+def unfinished(
+    rank: Mapping[str, Any], compiled: Sequence[Priced], warm_at: float | None, seen: float
+) -> tuple[Recompiled, ...]:
+    """The recompile that goes on, or in which the rank ended: it has no record of PyTorch's."""
+    since, end = rank.get("since"), rank.get("end")
+    if not recompiles_now(rank["compile"]):
+        return ()
+    target, until = rank["compile"]["underway"], since if end else seen
+    began = end["compiling_since"] if end else None
+    if began is None:  # activities follow each other
+        began = max(since or 0.0, *(compilation.ended for compilation in compiled), 0.0)
+    evaluating = rank["pauses"].get("evaluation_compiling_seconds") is not None
+    reason = target["reason"]
+    made = Recompiled(
+        category=target["category"] or "other",
+        count=1,
+        seconds=max(0.0, until - began) if until else 0.0,
+        name=target["name"],
+        file=target["file"],
+        line=target["line"],
+        callers=(target["caller"],) if target["caller"] is not None else (),
+        steps=(rank["steps"],),
+        between_steps=evaluating or is_without_grad(None, reason, _trained(compiled)),
+        reasons=(target["plain"] or own_words(reason, _REASON),),
+        advice=target["advice"],
+        after_warm=int(warm_at is not None and began > warm_at),
+        unfinished=True,
+    )
+    return (made,)
+
+
+def _trained(compilations: Iterable[Priced]) -> set[str]:
+    """The ids of those with a recorded backward."""
+    return {priced.id for priced in compilations if priced.id and "backward" in priced.kinds}
 
 
 def cache_use(compiled: Iterable[Compiled], caches: Mapping[str, str]) -> str | None:

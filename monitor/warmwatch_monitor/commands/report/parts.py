@@ -68,6 +68,8 @@ class Recompiled(Located, frozen=True, kw_only=True):
     """Whether the last batch of an epoch was smaller: that comes back in each run."""
     at_limit: int = 0
     """How many more the recompile limit refused: nothing was compiled."""
+    unfinished: bool = False
+    """Whether it goes on, or its process ended in it."""
 
 
 class Function(FunctionTotals, frozen=True, kw_only=True):

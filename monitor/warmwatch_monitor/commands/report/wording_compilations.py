@@ -134,6 +134,7 @@ def _recompiled(
     why = recompiled.category + (_when(recompiled) if run_steps else "")
     if late and count > 1:
         why += f", {'all' if late == count else f'{late} of them'} after it was warm"
+    why += ", unfinished" * recompiled.unfinished
     times = _often(count) if count else f"{at_limit} refused at the recompile limit"
     if at_limit and count:
         why += f", {at_limit} more refused at the recompile limit"
