@@ -133,12 +133,14 @@ def _place(where: Mapping[str, Any]) -> tuple[str, str, int]:
 
 
 def _failure(values: Mapping[str, Any]) -> Reported:
-    reason = failure(values["failure_reason"])
+    reason, at = failure(values["failure_reason"]), values["failed_at"]
+    by = at["name"], at.get("library", False), at.get("caller")
     return Reported(
         cause=plain_break(reason) or reason,
-        remedy=break_remedy(reason, values.get("failure_hint"), library=False) or "",
-        library=False,
-        places=(),
+        remedy=break_remedy(reason, values.get("failure_hint"), by[0], library=by[1], caller=by[2])
+        or "",
+        library=by[1],
+        places=(_place(at),),
     )
 
 
@@ -168,7 +170,8 @@ def test_the_cause_is_named_and_the_remedy_cures(case: Break) -> None:
     assert others or number == 3  # which lets a number into the graph
     for one in others:
         assert one.remedy or one.library
-        # a failure names no place within the function
+        if number == 3 and "\n" not in case.broken:
+            assert one.places[0][2] in case.lines(case.broken)  # the line that raised
         if not main.library and "backward" not in main.remedy:
             assert one.remedy == by_cause.get(one.cause, one.remedy)
 

@@ -451,16 +451,24 @@ torch.compile(nets[0], backend="eager")(x)
     assert len(reasons) == 1 + TORCH.guards_parameters
 
 
-def test_each_call_that_fails_to_compile_is_a_failure(records: Path) -> None:
-    """Forward with ``fullgraph=True``, and a backward: PyTorch's records are the truth."""
-    body = """
+@pytest.mark.parametrize("whole", ["fullgraph", "error_on_graph_break"])
+def test_each_call_that_fails_to_compile_is_a_failure(records: Path, whole: str) -> None:
+    """Forward in one graph, and a backward: PyTorch's records are the truth."""
+    if whole == "error_on_graph_break" and VERSION in ("2.6", "2.8"):
+        pytest.skip("this PyTorch does not have it")
+    body = f"WHOLE = {whole!r}"
+    body += """
 from torch._dynamo.backends.common import aot_autograd
 model = make(); x = torch.randn(4, 8)
-def broken(x):
+def inner(x):
     torch._dynamo.graph_break()
-    return model(x)
+    return x
+def broken(x):
+    return model(inner(x))
+is_full = WHOLE == "fullgraph"
+if not is_full: broken = torch._dynamo.error_on_graph_break(True)(broken)
 def no_backward(graph, inputs): raise RuntimeError("the user's own words")
-forward = torch.compile(broken, fullgraph=True, backend="eager")
+forward = torch.compile(broken, fullgraph=is_full, backend="eager")
 backward = torch.compile(model, backend=aot_autograd(
     fw_compiler=lambda graph, inputs: graph.forward, bw_compiler=no_backward))
 caught = 0
@@ -480,4 +488,5 @@ result([caught, [[m.compile_id, m.fail_type] for m in failed]])
     assert sum(counts.recompiles_by_category) == 0
     assert [e["kind"] for e in failed] == ["forward"] * 5 + ["backward"] * 5
     assert all("graph_break" in e["failure_reason"] for e in failed[:5]) or not TORCH.reason
+    assert {e["failed_at"]["name"] for e in failed[:5]} == {"inner"}
     assert not any("own words" in str(e) for e in failed), "an exception's text may be the user's"

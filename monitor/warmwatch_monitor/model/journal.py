@@ -48,6 +48,14 @@ class Cost(Struct, frozen=True, kw_only=True):
     reserved: int | None = None
 
 
+class TracedPlace(Located, frozen=True, kw_only=True):
+    """Where Dynamo broke a graph, or failed."""
+
+    library: bool = False  # it is not in the user's own code
+    caller: str | None = None  # the line that is, if it is known
+    eager: Literal["all", "rest"] | None = None  # what of the function PyTorch leaves to Python
+
+
 class Compilation(
     CompileTarget, frozen=True, kw_only=True, tag_field="event", tag="compilation", rename=_KEYS
 ):
@@ -64,6 +72,7 @@ class Compilation(
     failure: str | None = None  # type of the exception
     failure_reason: str | None = None  # in PyTorch's words
     failure_hint: str | None = None  # what PyTorch says that helps
+    failed_at: TracedPlace | None = None  # the traced line that failed, if that is known
     in_a_row: Count = 0  # for how many steps in a row its function has compiled again
     # which module of its class it is, where code of that class had been compiled for another
     # before: then this is a first compilation and no recompile
@@ -137,21 +146,13 @@ class Recompile(
     at_ns: Count
 
 
-class BrokenPlace(Located, frozen=True, kw_only=True):
-    """Where Dynamo broke a graph."""
-
-    library: bool = False  # it is not in the user's own code
-    caller: str | None = None  # the line that is, if it is known
-    eager: Literal["all", "rest"] | None = None  # what of the function PyTorch leaves to Python
-
-
-class GraphBreak(BrokenPlace, frozen=True, kw_only=True, tag_field="event", tag="graph_break"):
+class GraphBreak(TracedPlace, frozen=True, kw_only=True, tag_field="event", tag="graph_break"):
     """A reason for graph breaks in Dynamo, with its place; of several places the last."""
 
     reason: str
     count: Count  # how often it occurred so far
     hint: str | None = None  # what PyTorch says that helps
-    also: tuple[BrokenPlace, ...] = ()  # its other places
+    also: tuple[TracedPlace, ...] = ()  # its other places
 
 
 class Fallback(Located, frozen=True, kw_only=True, tag_field="event", tag="fallback", rename=_KEYS):

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, field
 
 from warmwatch_monitor.figures.compile import CompileTarget
-from warmwatch_monitor.model.journal import Wrapping
+from warmwatch_monitor.model.journal import TracedPlace, Wrapping
 from warmwatch_monitor.model.records import Death, Outside
 
 FARTHEST = 2**37  # seconds: every calendar can show this date
@@ -93,6 +93,8 @@ class Compiled(CompileTarget, frozen=True, kw_only=True):
     """Why it failed, as PyTorch reports it."""
     failure_hint: str | None = None
     """What PyTorch says that helps."""
+    failed_at: TracedPlace | None = None
+    """The traced line that failed; null if not known."""
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     """Exclusive seconds by phase."""
     ops: int | None = None

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from warmwatch.shared.breaks import plain_break
-from warmwatch.shared.phrases import duration, one_line, place, took
+from warmwatch.shared.phrases import broken_place, duration, one_line, place, took
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.figures.compile import CompileTarget, Located
 from warmwatch_monitor.figures.rank import LimitedBy, Slower, SlowerPeriod
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.model.journal import Compilation
+    from warmwatch_monitor.model.run_summary import Compiled
 
 T = TypeVar("T")
 
@@ -205,6 +209,18 @@ def failure(how: str | None, reason: str | None) -> str:
     """``Unsupported: it branches on a tensor's value``; the type alone if no more is known."""
     name = (how or "").rpartition(".")[2]
     return f"{name}: {plain_break(reason) or own_words(reason, 60)}" if reason else name
+
+
+def failed_at(compilation: Compilation | Compiled) -> str | None:
+    """The traced line that failed, without backticks; ``None`` if it is unknown."""
+    at = compilation.failed_at
+    return broken_place(*at.function, at.caller).replace("`", "") if at else None
+
+
+def failure_of(compilation: Compilation | Compiled) -> str:
+    """``Unsupported: it branches on a tensor's value, at loss (train.py:5)``."""
+    text, at = failure(compilation.failure, compilation.failure_reason), failed_at(compilation)
+    return f"{text}, at {at}" if at else text
 
 
 _LEFT = {"all": "all of {} runs eagerly", "rest": "the rest of {} runs eagerly"}

@@ -35,8 +35,8 @@ from warmwatch_monitor.model import (
     families,
     spread,
 )
-from warmwatch_monitor.model.journal import BrokenPlace, GraphBreak
-from warmwatch_monitor.output.amounts import label, plain_reason
+from warmwatch_monitor.model.journal import GraphBreak, TracedPlace
+from warmwatch_monitor.output.amounts import failed_at, label, plain_reason
 from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.schema import status as status_schema
@@ -356,7 +356,7 @@ def _break(graph_break: GraphBreak) -> compile_schema.Break:
 
 def _broken_places(graph_break: GraphBreak) -> Iterator[compile_schema.BrokenPlace]:
     """A place for each function, with all lines: ``forward (train.py:10, :12 and :14)``."""
-    lines: dict[tuple[str | None, ...], list[BrokenPlace]] = {}
+    lines: dict[tuple[str | None, ...], list[TracedPlace]] = {}
     for at in (*graph_break.also, graph_break):
         key = at.name, at.file, at.caller, at.eager
         lines[key] = [*lines.pop(key, ()), at]  # the last place of the reason stays the last one
@@ -410,6 +410,7 @@ def compilation(
         between_steps=compilation.evaluating or without_grad,
         plain=plain_reason(compilation) or dropped(compilation),
         advice=remedy,
+        failed_at=failed_at(compilation),
         called=label(compilation),
     )
 

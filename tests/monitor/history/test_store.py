@@ -37,6 +37,7 @@ from warmwatch_monitor.history.rows import run_row
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import start_of_record
 from warmwatch_monitor.model import Death, RankHistory, RecordReading
+from warmwatch_monitor.model.journal import TracedPlace
 from warmwatch_monitor.model.run_summary import Compiled, Provenance, RankSummary, RunSummary
 
 
@@ -74,6 +75,7 @@ def test_every_field_of_a_compilation_is_read_back(tmp_path: Path) -> None:
         **dict.fromkeys(("seconds", "ended"), BEGAN),
         "last_batch": (40, 64),
         "dynamic": False,
+        "failed_at": TracedPlace(name="clip", file="model.py", line=3),
         "phase_seconds": {"inductor": 1.0},
         "slowest_kernels": (("one", 0.5),),
     }

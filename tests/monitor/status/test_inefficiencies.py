@@ -23,7 +23,7 @@ from warmwatch_monitor.model import (
     Spill,
     VaryingDim,
 )
-from warmwatch_monitor.model.journal import BrokenPlace
+from warmwatch_monitor.model.journal import TracedPlace
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_record import Journal
 from warmwatch_monitor.status.schema.compile import Break, Inefficiency
@@ -195,10 +195,10 @@ def test_unfused_attention_has_the_bytes_of_its_scores_and_is_in_the_evidence_on
 
 
 def test_each_line_of_a_break_is_shown_and_what_is_left_to_python() -> None:
-    lines = tuple(BrokenPlace(name="forward", file="act.py", line=line) for line in (12, 10))
+    lines = tuple(TracedPlace(name="forward", file="act.py", line=line) for line in (12, 10))
     item = GraphBreak(reason="item", count=5, name="forward", file="act.py", line=14, also=lines)
     resumed = "torch_dynamo_resume_in_infer_at_10"
-    at = BrokenPlace(name="infer", file="moe.py", line=13)
+    at = TracedPlace(name="infer", file="moe.py", line=13)
     branch = GraphBreak(
         reason="if", count=1, name=resumed, file="moe.py", line=13, eager="all", also=(at,)
     )

@@ -44,7 +44,7 @@ from warmwatch_monitor.model import (
     WorkerCompilations,
     WorkersMemory,
 )
-from warmwatch_monitor.model.journal import BrokenPlace
+from warmwatch_monitor.model.journal import TracedPlace
 from warmwatch_monitor.server.api.cached import json_body
 from warmwatch_monitor.sources.fleet import assemble
 from warmwatch_monitor.status.document import status
@@ -145,7 +145,7 @@ def _recompiling(slot: Slot, cost: FunctionCost) -> RankView:
         compilations=(b.RECOMPILATION,),
         journal={
             "recompile": b.RECOMPILE,
-            "breaks": (GraphBreak(reason="print", count=2, also=(BrokenPlace(name="f"),)),),
+            "breaks": (GraphBreak(reason="print", count=2, also=(TracedPlace(name="f"),)),),
             "varying": (VaryingDim(tensor="i", dim=0, values=(14, 16), count=1),),
             "functions": (cost,),
             "spills": (Spill(kernel="softmax_0", registers=1844, seconds=0.001),),

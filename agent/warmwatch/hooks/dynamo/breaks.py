@@ -239,13 +239,13 @@ def _places(metrics: Any) -> Iterator[dict[str, Any]]:
     in_it = line in of_code and getattr(metrics, "fail_user_frame_filename", None) == file
     rest = resumed(name)  # a resumed frame is named after the line where it resumes
     if getattr(metrics, "fail_type", None) and (not in_it or (rest and rest[1] != line)):
-        yield _innermost(sys.exc_info()[1])
+        yield raised_at(sys.exc_info()[1])
     where = place(name, file, line if in_it else getattr(metrics, "co_firstlineno", None))
     library = {"library": True} if file and is_library(file, None) else {}
     yield {**where, **library, "eager": "all"}
 
 
-def _innermost(raised: BaseException | None) -> dict[str, Any]:
-    """Where the exception for which PyTorch leaves the frame was raised in the traced code."""
+def raised_at(raised: BaseException | None) -> dict[str, Any]:
+    """The place of ``place_of`` for an exception that tracing raised; empty if unknown."""
     stack = getattr(raised, "real_stack", None)
     return place_of(SimpleNamespace(reason="", user_stack=list(stack))) if stack else {}

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from warmwatch.hooks.dynamo.breaks import Breaks, hint_of
+from warmwatch.hooks.dynamo.breaks import Breaks, hint_of, raised_at
+from warmwatch.hooks.dynamo.events import must_be_one_graph
 from warmwatch.hooks.dynamo.recompile_reasons import category_of
 from warmwatch.hooks.points import (
     HookPointAbsentError,
@@ -106,6 +108,8 @@ _OWN_TEXTS = (
     *("BackendCompilerFailed", "InductorError"),
     *("UserError", "GuardOnDataDependentSymNode"),
 )
+# Raised after the tracing, so the traced line is the last one of the function
+_OF_BACKEND = ("BackendCompilerFailed", "InductorError")
 _REFUSED = "RecompileError"  # raised for `config.error_on_recompile`, not at the recompile limit
 RECORDS_SETTING = "log_compilation_metrics"  # if it is off, PyTorch passes no record
 _ABSENT = object()  # default for a field that torch 2.6 lacks
@@ -133,7 +137,9 @@ def install(listener: Listener) -> Installed:
 
     def report_compilation(metrics: Any) -> None:
         lacking.update(missing_counters(counters, metrics))
-        listener.post("compilation", {"kind": kind_of(metrics), **entry(metrics)})
+        raised = sys.exc_info()[1]
+        values = entry(metrics, raised, one_graph=must_be_one_graph())
+        listener.post("compilation", {"kind": kind_of(metrics), **values})
 
     def log_compilation(metrics: Any, *args: Any, **kwargs: Any) -> Any:
         if replaced.listening:
@@ -189,8 +195,13 @@ def kind_of(metrics: Any) -> str:
     return "forward" if named else "other"
 
 
-def entry(metrics: Any) -> dict[str, Any]:
-    """Journal values for a ``CompilationMetrics``; what PyTorch does not report is absent."""
+def entry(
+    metrics: Any, raised: BaseException | None = None, *, one_graph: bool = False
+) -> dict[str, Any]:
+    """Journal values for a ``CompilationMetrics``; what PyTorch does not report is absent.
+
+    ``raised``: the exception that ended it. ``one_graph``: a graph break raises.
+    """
     compile_id = getattr(metrics, "compile_id", None)
     values: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
     duration = getattr(metrics, "duration_us", None)
@@ -216,17 +227,23 @@ def entry(metrics: Any) -> dict[str, Any]:
         values["at_limit"] = True
     values["cudagraph_skip"] = getattr(metrics, "cudagraph_skip_reason", None)
     if failure:
-        # of those left to Python, one is a failure if the frame must be one graph: see
-        # ``events.Compiling``
-        left = failure.rpartition(".")[2] in _LEFT_TO_PYTHON
-        values["left" if left else "failure"] = failure
-        raised = getattr(metrics, "fail_reason", None)
+        name, text = failure.rpartition(".")[2], getattr(metrics, "fail_reason", None)
+        left = name in _LEFT_TO_PYTHON
+        if left and not one_graph:
+            return _known(values)  # no failure: the frame is left to Python
+        values["failure"] = failure
         # PyTorch's own texts; that of another exception may be the user's
-        if left or failure.rpartition(".")[2] in _OWN_TEXTS:
-            values["failure_reason"] = raised
-        values["failure_hint"] = (hint_of if left else hint_of_failure)(str(raised or ""))
+        if left or name in _OWN_TEXTS:
+            values["failure_reason"] = text
+        values["failure_hint"] = (hint_of if left else hint_of_failure)(str(text or ""))
+        if name not in _OF_BACKEND:
+            values["failed_at"] = raised_at(raised) or None
     if kind_of(metrics) == "cudagraph" and getattr(metrics, "is_forward", None) is False:
         values["backward"] = True
+    return _known(values)
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 

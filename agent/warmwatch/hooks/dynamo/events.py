@@ -283,8 +283,11 @@ def code_being_compiled() -> CodeType | None:
 
 
 def must_be_one_graph() -> bool:
-    """Whether a graph break raises in what Dynamo compiles on this thread."""
-    return _compiling().get("one_graph") is True
+    """Whether a graph break raises in what Dynamo compiles on this thread; called at its end."""
+    compiling = _compiling()
+    # since torch 2.9, at the end of a compilation: ``torch._dynamo.error_on_graph_break``
+    region = getattr(compiling.get("convert_frame_box"), "error_on_graph_break", None)
+    return compiling.get("one_graph") is True or region is True
 
 
 def arguments_being_compiled() -> Any:
@@ -454,14 +457,8 @@ class Compiling:
                 key: value for key, value in circumstances.items() if key not in _PLACE
             }
         ended.update(circumstances)  # at the recompile limit PyTorch's record has no name
-        left = ended.pop("left", None)
-        if left is not None and begun.get("fullgraph"):
-            ended["failure"] = left  # it has raised
-            if reasons is None and "reason" not in ended:
-                ended.pop("category", None)  # nothing was compiled before
-        elif "failure" not in ended:
-            ended.pop("failure_reason", None)
-            ended.pop("failure_hint", None)
+        if "failure" in ended and reasons is None and "reason" not in ended:
+            ended.pop("category", None)  # nothing was compiled before
         if "category" in ended and reasons is not None:
             ended.update(reasons)
         elif "category" in ended and "instance" in begun:

@@ -21,7 +21,7 @@ _REASON = 160
 # of a family, the first known value
 _FIRST_KNOWN = (
     *("name", "file", "line", "reason", "category", "cache"),
-    *("failure", "failure_reason", "failure_hint"),
+    *("failure", "failure_reason", "failure_hint", "failed_at"),
 )
 _Function = tuple[str | None, str | None, int | None]
 _CHANGING = ("shape", "python_value", "module_state")  # categories that a varying value explains

@@ -15,7 +15,14 @@ from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.commands.report.goodput import CLEAN, DATA
 from warmwatch_monitor.commands.report.parts import Failure, Goodput, Priced, Recompiled, Remedy
 from warmwatch_monitor.model.run_summary import Provenance
-from warmwatch_monitor.output.amounts import REASON_LIMIT, broken_at, failure, few, own_words
+from warmwatch_monitor.output.amounts import (
+    REASON_LIMIT,
+    broken_at,
+    failure,
+    failure_of,
+    few,
+    own_words,
+)
 from warmwatch_monitor.status.schema.compile import Break
 from warmwatch_monitor.status.words.repeating import remedy_of_failure
 from warmwatch_monitor.status.words.requested import OFF, remedy_of_calls
@@ -122,7 +129,7 @@ def _failures(
     failing, others = list[Remedy](), list[Remedy]()
     for named, failures in by_function.items():
         last, row = failures[-1], max(priced.in_a_row for priced in failures)
-        why = failure(last.failure, last.failure_reason)
+        why = failure_of(last)
         remedy = remedy_of_failure(last)
         suffix = f" of {named}" if named else ""
         if row >= REPEATED_STEPS:

@@ -18,7 +18,7 @@ from warmwatch_monitor.commands.report.parts import (
 )
 from warmwatch_monitor.commands.report.remedies import of_break, remedy_of
 from warmwatch_monitor.figures.compile import Located
-from warmwatch_monitor.output.amounts import cached, few, moment, mostly
+from warmwatch_monitor.output.amounts import cached, failed_at, few, moment, mostly
 from warmwatch_monitor.output.document import Item, Section, table
 from warmwatch_monitor.status.words.evidence import in_the_middle
 
@@ -55,7 +55,9 @@ def _failed(compilation: Priced) -> str:
     before = "" if compilation.step is None else f" before step {compilation.step + 1}"
     name = (compilation.failure or "").rpartition(".")[2]
     which = f" (compilation {compilation.id}, {compilation.kinds[0]})" if compilation.id else ""
-    return f"Compiling {called(compilation)} failed{before}: {name}{which}."
+    at = failed_at(compilation)
+    where = f", at {at}" if at else ""
+    return f"Compiling {called(compilation)} failed{before}: {name}{where}{which}."
 
 
 def _compiled(report: Report) -> list[Priced]:

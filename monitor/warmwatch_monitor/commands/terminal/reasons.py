@@ -222,11 +222,16 @@ def _failures(rank: Rank, now: float | None) -> Iterator[_Reason]:
             what=_FAILED,
             category="",
             about=about if value["name"] or not about else f", the backward of {about[2:]}",
-            text=failure(value["failure"], value.get("failure_reason")),
+            text=_failed(value),
             advice=value["advice"] or "",
             times=1,
             when=_when(value, rank, now),
         )
+
+
+def _failed(value: dict[str, Any]) -> str:
+    text, at = failure(value["failure"], value.get("failure_reason")), value.get("failed_at")
+    return f"{text}, at {at}" if at else text
 
 
 def _when(values: dict[str, Any], rank: Rank, now: float | None) -> str:

@@ -95,6 +95,8 @@ def _bounded(line: _Of) -> _Of:
                 changed[name] = text
         elif isinstance(value, tuple) and value and not isinstance(value[0], int):
             changed[name] = tuple(_item(item) for item in value[: _MOST[name]])
+        elif isinstance(value, Struct):
+            changed[name] = _bounded(value)
         elif isinstance(value, dict):
             changed[name] = {phase: value[phase] for phase in record.PHASES if phase in value}
     return replace(line, **changed) if changed else line

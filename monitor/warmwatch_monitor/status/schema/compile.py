@@ -112,6 +112,9 @@ class PastCompilation(_Compiled, frozen=True, kw_only=True):
     """Why it failed: PyTorch's words, or the types of the exceptions, without their messages."""
     failure_hint: str | None = None
     """What helps: PyTorch's hint in the exception, or what the machine lacks; null if not known."""
+    failed_at: str | None = None
+    """The traced line that failed, of a library's code with the user's line that called it; null if
+    not known."""
     in_a_row: int = 0
     """For how many steps in a row its function has compiled again or failed; 0: neither."""
     instance: int | None = None

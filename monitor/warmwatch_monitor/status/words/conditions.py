@@ -24,7 +24,7 @@ from warmwatch_monitor.model import Compiler, Fallback, Figures, RankView, Recor
 from warmwatch_monitor.output.amounts import (
     causes_of,
     compared,
-    failure,
+    failure_of,
     label,
     own_words,
     percent,
@@ -219,7 +219,7 @@ def _failure(figures: Figures) -> str:
     """``: Unsupported: Data-dependent branching``, the last that is known."""
     failed = (each for each in reversed(figures.log.compilations) if each.failure)
     last = next(failed, None)
-    return f": {failure(last.failure, last.failure_reason)}" if last else ""
+    return f": {failure_of(last)}" if last else ""
 
 
 def _failed_lately(figures: Figures) -> str:

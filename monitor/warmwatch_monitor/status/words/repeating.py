@@ -20,8 +20,9 @@ from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.figures.compile import CompileTarget
 from warmwatch_monitor.figures.declared import total
 from warmwatch_monitor.model import CacheBypass, Compilation, Fallback, Figures
+from warmwatch_monitor.model.journal import TracedPlace
 from warmwatch_monitor.model.run_summary import Compiled
-from warmwatch_monitor.output.amounts import failure, own_words, reason, size
+from warmwatch_monitor.output.amounts import failure, failure_of, own_words, reason, size
 from warmwatch_monitor.output.summary import Words, begin
 from warmwatch_monitor.status.schema.compile import Inefficiency
 
@@ -174,7 +175,7 @@ def why_repeating(figures: Figures) -> Words:
     if compilation.failure:
         cost = _cost(figures, compilation)
         each = f"{duration(cost)} a step are failed compilations" if cost else ""
-        return begin(failure(compilation.failure, compilation.failure_reason), each)
+        return begin(failure_of(compilation), each)
     if compilation.new_sizes:
         return begin("each step has an input of a new size")
     if compilation.category:
@@ -225,13 +226,14 @@ def remedy_of_failure(compilation: Compilation | Compiled) -> str:
     if own := _OF_EXCEPTION.get(failure(how, None) or ""):
         return own
     named = f"`{name}`" if name else "it"
-    reason = compilation.failure_reason
-    if reason and is_break(how) and (remedy := break_remedy(reason, hint, library=False)):
-        is_allowed = failure(how, None) == _BREAK
-        other = (
-            f"compile {named} without fullgraph=True" if is_allowed else f"stop compiling {named}"
-        )
-        return f"{remedy} Or {other}."
+    reason, at = compilation.failure_reason, compilation.failed_at or TracedPlace()
+    if reason and is_break(how):
+        remedy = break_remedy(reason, hint, at.name, library=at.library, caller=at.caller)
+        if failure(how, None) == _BREAK:
+            allowed = f"ompile {named} without fullgraph=True (or error_on_graph_break)."
+            return f"{remedy} Or c{allowed}" if remedy else f"C{allowed}"
+        if remedy:
+            return f"{remedy} Or stop compiling {named}."
     if hint:
         return f"{hint.removesuffix('.')}. Or stop compiling {named}."
     return f"Stop compiling {named}, or mend what fails: the exception has the message and place."

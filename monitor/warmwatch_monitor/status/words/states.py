@@ -23,7 +23,7 @@ from warmwatch_monitor.model import (
     Underway,
 )
 from warmwatch_monitor.model.machine import WORKER
-from warmwatch_monitor.output.amounts import failure, reason
+from warmwatch_monitor.output.amounts import failed_at, failure, reason
 from warmwatch_monitor.output.summary import Clause, Words, begin
 from warmwatch_monitor.status.words.conditions import (
     exiting,
@@ -491,17 +491,19 @@ def _failed(view: RankView) -> StateText:
     if life.exception:
         refused, remedy = REFUSALS.get(life.refusal or "", ("", None))
         what, at = life.exception, life.raised
+        raised_in = place(at.name, at.file, at.line) if at else None
         last = view.figures.log.compilations[-1:]
         if last and failure(last[0].failure, None) == life.exception:  # that compilation ended it
             what = failure(last[0].failure, last[0].failure_reason)
+            raised_in = failed_at(last[0]) or raised_in
             if last[0].failure_hint or is_break(last[0].failure):
                 remedy = remedy_of_failure(last[0])
         clauses = [_after(title, what, ": ")]
-        if at is not None:
+        if raised_in:
             # after the clauses on other ranks
             by = f"rank {view.rank} " if (view.figures.who.world_size or 1) > 1 else ""
             why = f": {refused}" if refused else ""
-            text = f"{by}raised in {place(at.name, at.file, at.line)}{why}"
+            text = f"{by}raised in {raised_in}{why}"
             clauses.append(Clause(text, Kind.REASON))
         return (*clauses, Clause(remedy, Kind.REMEDY)) if remedy else tuple(clauses)
     if life.exit_code is None and life.signal:

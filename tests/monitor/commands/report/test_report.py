@@ -40,7 +40,7 @@ from warmwatch_monitor.commands.report.wording_compilations import (
 from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.figures.training import COUNTED, FORMULA
 from warmwatch_monitor.model import PHASES, Death
-from warmwatch_monitor.model.journal import Wrapping
+from warmwatch_monitor.model.journal import TracedPlace, Wrapping
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import draw
 from warmwatch_monitor.output.document import markdown
@@ -561,6 +561,7 @@ def test_the_remedy_of_a_failure_in_every_step_has_its_type_and_its_cost() -> No
             failure="torch._dynamo.exc.Unsupported",
             failure_reason="Data-dependent branching",
             failure_hint="Use `torch.cond` to express dynamic control flow.",
+            failed_at=TracedPlace(name="clip", file="model.py", line=3),
             in_a_row=row,
         )
         for row in range(1, 13)
@@ -569,9 +570,12 @@ def test_the_remedy_of_a_failure_in_every_step_has_its_type_and_its_cost() -> No
     made = report(a.finished(compiled=(*a.FIRST, *failed), answers=answers))
     (found,) = [one for one in made.do if "failed" in one.about]
     words = "compilation of `loss` (model.py:7) failed in 12 steps in a row"
-    assert found.about == f"{words}: Unsupported: it branches on a tensor's value"
+    why = "Unsupported: it branches on a tensor's value, at clip (model.py:3)"
+    assert found.about == f"{words}: {why}"
     assert found.what.startswith("Choose with torch.where instead of an `if` on a tensor's value")
-    assert found.what.endswith(" Or compile `loss` without fullgraph=True.")
+    assert found.what.endswith(
+        " Or compile `loss` without fullgraph=True (or error_on_graph_break)."
+    )
     assert found.saves == 6.0
     assert not any("eager speed" in one.about for one in made.do)  # it is the same fault
     once = replace(failed[0], in_a_row=1)
