@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from warmwatch.testing.compile_limits import Allowed
+    from warmwatch.testing.compile_counter import Allowed
 
 _MARK = "warmwatch_compiles"
 
@@ -50,12 +50,12 @@ class compiles:  # noqa: N801 - a context manager that is called as a function
 
     def __init__(self, **limits: Allowed | None) -> None:
         # loaded by the first test that uses it: other test suites pay nothing
-        from warmwatch.testing import compile_counter, compile_limits
+        from warmwatch.testing import compile_counter
 
-        checked = compile_limits.checked(limits)
-        self._complaint = partial(compile_limits.complaint, limits=checked)
+        checked = compile_counter.checked(limits)
+        self._complaint = partial(compile_counter.complaint, limits=checked)
         self._counter = compile_counter.counter()
-        self._compiled = compile_limits.Compiled()
+        self._compiled = compile_counter.Compiled()
         self._open = False
 
     def __enter__(self) -> compiles:

@@ -13,7 +13,7 @@ import pytest
 from support.torch_versions import TORCH
 from warmwatch.shared import advice
 from warmwatch.testing import compile_counter
-from warmwatch.testing.compile_limits import Cause, Compiled
+from warmwatch.testing.compile_counter import Cause, Compiled
 
 pytestmark = pytest.mark.training
 

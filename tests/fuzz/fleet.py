@@ -13,7 +13,7 @@ from warmwatch_monitor.base.errors import FleetError
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.server.api.cached import json_body
 from warmwatch_monitor.sources.fleet import assemble
-from warmwatch_monitor.sources.fleet.prometheus import samples
+from warmwatch_monitor.sources.fleet.samples import samples
 
 _VIEWS = builders.in_every_state()
 _VALUES = ("NaN", "+Inf", "-Inf", "1e308", "-1", "", "x", "0", "1", "1e18", "9" * 5000, "٣")

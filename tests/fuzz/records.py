@@ -26,7 +26,7 @@ from support.records import slot_bytes
 from support.sources import settings
 from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, Identity
-from warmwatch.shared.record.counters import flatten
+from warmwatch.shared.record.facts import flatten
 from warmwatch.shared.record.sealed_blocks import Block, store
 from warmwatch_monitor import metrics
 from warmwatch_monitor.base.clock import Clock

@@ -13,8 +13,7 @@ from fuzz.choices import Choices
 from support import builders
 from support.web import TOKEN
 from warmwatch_monitor.server.api.app import Api
-from warmwatch_monitor.server.guard import Guard
-from warmwatch_monitor.server.protection import OPEN, Protection
+from warmwatch_monitor.server.guard import OPEN, Guard, Protection
 from warmwatch_monitor.status.goals import GOALS
 
 _METHODS = ("GET", "GET", "GET", "HEAD", "POST", "OPTIONS", "", "get", "G\xcbT")

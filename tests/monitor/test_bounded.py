@@ -15,7 +15,7 @@ from warmwatch_monitor.base.bounded import read_text
 from warmwatch_monitor.base.errors import FleetError, UsageError, WarmwatchError
 from warmwatch_monitor.commands.check.baseline import parsed
 from warmwatch_monitor.commands.report.command import traced
-from warmwatch_monitor.sources.fleet import prometheus
+from warmwatch_monitor.sources.fleet import samples
 
 URL = "http://prometheus:9090"
 MEMORY = 64 << 20  # bytes
@@ -99,7 +99,7 @@ def test_another_answer_than_prometheus_takes_no_memory(part: bytes) -> None:
         tracemalloc.start()
         try:
             with pytest.raises(FleetError, match=r"does not answer as Prom|more than 2,000"):
-                list(prometheus.samples(answer, URL))
+                list(samples.samples(answer, URL))
             assert tracemalloc.get_traced_memory()[1] < MEMORY
         finally:
             tracemalloc.stop()
@@ -109,4 +109,4 @@ def test_more_series_than_any_fleet_has_are_refused() -> None:
     one = b'{"metric":{"__name__":"warmwatch_up"},"value":[1,"1"]}'
     body = b'{"status":"success","data":{"result":[' + b",".join([one] * 2_000_001) + b"]}}"
     with pytest.raises(FleetError, match="answers with more than 2,000,000 series; name one run"):
-        list(prometheus.samples(body, URL))
+        list(samples.samples(body, URL))

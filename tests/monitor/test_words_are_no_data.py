@@ -24,7 +24,7 @@ SENTENCES = {"summary", "sentence", "words", "text", "head", "headline", "advice
 READ = {
     "commands/export.py:_cell": "a formula of a spreadsheet",
     "commands/modes/command.py:_duration": "an argument",
-    "commands/report/charts.py:_bar": "backticks around a name",
+    "commands/report/html.py:_bar": "backticks around a name",
     "commands/report/html.py:words": "backticks around a name",
     # the history has the sentence of an ended run without its clauses: a condition is shown once
     "commands/report/wording.py:answer": "a condition in the sentence",

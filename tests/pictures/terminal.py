@@ -23,7 +23,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from support.screens import screen
-from warmwatch_monitor.commands.top.feed import Feed
+from warmwatch_monitor.commands.top.polling import Feed
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "pictures"

@@ -23,7 +23,7 @@ from support.screens import screen
 from support.trainings import result_of, run
 from warmwatch.shared.phrases import took
 from warmwatch.shared.values import NEW_INSTANCE
-from warmwatch_monitor.commands.check.measured import measured
+from warmwatch_monitor.commands.check.baseline import measured
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.report.goodput import LATER
 from warmwatch_monitor.commands.terminal.functions import functions

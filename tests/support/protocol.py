@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from support import builders
 from support.records import write_record
 from warmwatch.shared import record
-from warmwatch.shared.record.counters import flatten
+from warmwatch.shared.record.facts import flatten
 from warmwatch_monitor.sources.records.folder import Folder, SlotFile
 
 WRITE = """

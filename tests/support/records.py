@@ -16,7 +16,7 @@ from support.isolation import VARIABLES
 from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, Header, Slot, StepCounts
-from warmwatch.shared.record.counters import flatten
+from warmwatch.shared.record.facts import flatten
 
 _HOLD = """
 import fcntl, sys

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from warmwatch.shared.compilers import help_for
 from warmwatch.shared.guard_remedies import INTEGER_SETTING
-from warmwatch.shared.toolchain import help_for
 
 REASON_LIMIT = 1000
 _BREAK_LIMIT = 300

@@ -19,8 +19,7 @@ from warmwatch.ledger.activities import Activities
 from warmwatch.ledger.compilations import Compilations
 from warmwatch.ledger.counters import CounterStore, FirstStep, PytorchState, Store
 from warmwatch.ledger.pauses import Pausing
-from warmwatch.ledger.program import Program
-from warmwatch.ledger.step_facts import StepFacts
+from warmwatch.ledger.step_facts import Program, StepFacts
 from warmwatch.process.ending import End
 from warmwatch.process.threads import SerialQueue
 from warmwatch.shared.bounded import MOST_THREADS, Bounded

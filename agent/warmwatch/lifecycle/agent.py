@@ -20,9 +20,9 @@ from warmwatch.lifecycle.process_state import ProcessState
 from warmwatch.lifecycle.step_source import StepSource
 from warmwatch.lifecycle.warmth import AfterWarm, WarmCallbacks
 from warmwatch.process.ending import End, on_child_exit, on_main_thread_exception
-from warmwatch.process.parameters import Parameters
 from warmwatch.process.process_tree import child_name, is_data_worker, is_preparing
 from warmwatch.process.settings import Settings, plain_name
+from warmwatch.process.torch_state import Parameters
 from warmwatch.recorder.own_record import OwnRecord
 from warmwatch.steps.batches import make_batches
 from warmwatch.steps.steps import make_steps

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from warmwatch.lifecycle.process_state import ProcessState
     from warmwatch.lifecycle.step_source import StepSource
     from warmwatch.lifecycle.warmth import AfterWarm
-    from warmwatch.process.parameters import Parameters
+    from warmwatch.process.torch_state import Parameters
     from warmwatch.steps.batches import Batches
     from warmwatch.steps.steps import Steps
 

@@ -11,7 +11,7 @@ from warmwatch.steps.attribution import StepAttribution
 if TYPE_CHECKING:
     from warmwatch.hooks.installation import Hooks
     from warmwatch.lifecycle.process_state import ProcessState
-    from warmwatch.process.parameters import Parameters
+    from warmwatch.process.torch_state import Parameters
     from warmwatch.steps.steps import Steps
 
 

@@ -15,7 +15,7 @@ from multiprocessing import parent_process, util
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch.shared.refusals import refusal_of
+from warmwatch.shared.fallbacks import refusal_of
 from warmwatch.shared.user_code import innermost
 
 

@@ -16,14 +16,17 @@ from warmwatch.shared.guard_kinds import remedy_of
 from warmwatch.shared.guard_remedies import (
     ATTRIBUTE,
     ATTRIBUTE_NONE,
+    COMPARES,
     EACH,
+    ENTRY,
     INDEX,
     INTEGER_SETTING,
     OF_TYPE,
     OF_VALUE,
+    ON_PARAMETER,
     STATIC,
+    guard_of,
 )
-from warmwatch.shared.guard_text import COMPARES, ENTRY, ON_PARAMETER, guard_of
 from warmwatch.shared.values import NEW_INSTANCE
 
 Subject = tuple[str, str]  # a tensor and a dim, or a number and an empty text

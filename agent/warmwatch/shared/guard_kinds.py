@@ -1,10 +1,10 @@
 """Every kind of guard whose text names no size, dtype or device, in one table. Pure.
 
-PyTorch names the guard that failed. ``torch._dynamo.guards`` and ``csrc/dynamo/guards.cpp``
-(torch 2.6 to 2.15) have the texts. An entry declares all that is known of a kind: which of
-PyTorch's guards have the text, an example, how to find it, the category, the plain words and the
-remedy. ``guard_text.py`` finds the guard in PyTorch's text. Guards on tensors and sizes are worded
-in ``reasons.py``, with remedies in ``advice.py``; ``WORDED_THERE`` lists them. A test compares both
+PyTorch names the guard that failed. ``torch._dynamo.guards`` and ``csrc/dynamo/guards.cpp`` (torch
+2.6 to 2.15) have the texts. An entry declares all that is known of a kind: which of PyTorch's
+guards have the text, an example, how to find it, the category, the plain words and the remedy.
+``guard_remedies.py`` finds the guard in PyTorch's text. Guards on tensors and sizes are worded in
+``reasons.py``, with remedies in ``advice.py``; ``WORDED_THERE`` lists them. A test compares both
 with the guards of the installed PyTorch.
 """
 
@@ -14,7 +14,7 @@ import re
 from functools import lru_cache
 
 from warmwatch.shared import guard_remedies as remedies
-from warmwatch.shared.guard_text import attribute
+from warmwatch.shared.guard_remedies import attribute
 
 _OWNER = r"[\w.\[\]'\"()]{1,200}?"
 NAME = rf"(?P<name>{_OWNER})"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from warmwatch.shared.guard_kinds import words_of
-from warmwatch.shared.guard_text import COMPARES, ON_PARAMETER, attribute, guard_of
+from warmwatch.shared.guard_remedies import COMPARES, ON_PARAMETER, attribute, guard_of
 from warmwatch.shared.values import NEW_INSTANCE
 
 # Texts: `re` compiles each at its first use, and most commands use none.

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 from warmwatch._guard import report
 from warmwatch.shared import record
 from warmwatch.shared.record import BOUNDS_NS, COMPILE_INDEX, STEPS_INDEX, packed
-from warmwatch.steps.long_steps import is_long, slow_from_ns, usual_ns
+from warmwatch.steps.attribution import is_long, slow_from_ns, usual_ns
 
 _BEGUN = COMPILE_INDEX["begun"]
 _SINCE = COMPILE_INDEX["active_since_ns"]

@@ -13,7 +13,7 @@ from warmwatch_monitor.base.timeouts import within
 from warmwatch_monitor.client.choice import Answer, choose, is_pattern
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.sources.fleet import assemble
-from warmwatch_monitor.sources.fleet.prometheus import PrometheusSource
+from warmwatch_monitor.sources.fleet.samples import PrometheusSource
 from warmwatch_monitor.status.document import status
 
 FLEET_SECONDS = 30.0

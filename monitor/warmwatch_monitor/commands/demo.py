@@ -32,7 +32,7 @@ from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.output.amounts import a_step
 from warmwatch_monitor.output.console import draw, note, plain, reader_left, say
 from warmwatch_monitor.output.json_text import as_json
-from warmwatch_monitor.output.states import STYLES
+from warmwatch_monitor.output.summary import STYLES
 from warmwatch_monitor.status.goals import lives
 
 _PAUSE_SECONDS = 0.1

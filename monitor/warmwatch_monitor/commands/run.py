@@ -34,8 +34,8 @@ from warmwatch_monitor.commands.report.command import in_short
 from warmwatch_monitor.model.records import signal_name
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import draw, is_terminal, note
-from warmwatch_monitor.output.files import place_of, write
 from warmwatch_monitor.output.json_text import as_json
+from warmwatch_monitor.output.safe_writing import place_of, write
 from warmwatch_monitor.status.document import status as status_of
 from warmwatch_monitor.status.schema.status import Run
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from warmwatch.shared.closed_lists import CACHES, DISABLED, KINDS, PHASES, PROGRESS, REASONS
 from warmwatch.shared.fallbacks import CAUSES
+from warmwatch.shared.values import CACHES, DISABLED, KINDS, PHASES, PROGRESS, REASONS
 from warmwatch_monitor.figures.declared import Count, Epoch, Joules, Seconds, figure
 
 _KINDS = ("compilations", "compilation_kinds")  # hook points

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Struct
 
-from warmwatch.shared.closed_lists import MEMORY
+from warmwatch.shared.values import MEMORY
 from warmwatch_monitor.figures.declared import Epoch, Number, Seconds, figure
 
 # origins of the operations of a step

@@ -1,5 +1,4 @@
 """The last hour, second by second: the one store behind ``/history``, the live page and ``top``.
 
-The daemon fills it, or a command that reads records itself. A change begins in ``ring.py`` (what
-is stored) or ``columns.py`` (how it is answered).
+The daemon fills it, or a command that reads records itself. A change begins in ``ring.py``.
 """

@@ -336,7 +336,7 @@ class Who(Struct, frozen=True, kw_only=True):
         host, launcher, python, torch: as the agent found them.
         reported_gpus: uuids of its devices as CUDA spells them; empty until CUDA is up.
         collective_backend: of ``collective_timeout_seconds``, such as ``nccl``.
-        labels: what cluster software calls it, by label (``warmwatch.shared.deployment``).
+        labels: what cluster software calls it, by label (``warmwatch.shared.run_name``).
     """
 
     run: str

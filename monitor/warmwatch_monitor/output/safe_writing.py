@@ -12,6 +12,10 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
+from pathlib import Path
+
+from warmwatch_monitor.base.errors import UsageError
+from warmwatch_monitor.output.console import say
 
 _MOST_LINKS = 40  # as the kernel
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -38,7 +42,7 @@ def replace(path: str, data: bytes) -> None:
             _write_in_place(directory, name, there, data, os.O_TRUNC)
 
 
-def append(path: str, data: bytes) -> None:
+def append_to(path: str, data: bytes) -> None:
     """Append to the file, and create it if it does not exist. Raises OSError."""
     with _found(path) as (directory, name, there):
         _write_in_place(directory, name, there, data, os.O_APPEND)
@@ -140,3 +144,37 @@ def _write_all(descriptor: int, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]
+
+
+def place_of(option: str, file: str | None) -> Path | None:
+    """The output path, checked to be writable before a training spends minutes."""
+    if file is None:
+        return None
+    place = Path(file)
+    try:
+        there = file == "-" or place.absolute().parent.is_dir()
+    except OSError:
+        raise UsageError(
+            f"{option}: {file} is relative, and the working directory was removed; give an "
+            "absolute path"
+        ) from None
+    if not there:
+        raise UsageError(f"{option}: the directory of {file} does not exist: create it first")
+    if place.is_dir():
+        raise UsageError(f"{option}: {file} is a directory, not a file")
+    return place
+
+
+def write(place: Path, text: str, *, append: bool = False) -> None:
+    """Write the file, or to stdout if it is ``-``; the old content stays on failure.
+
+    Raises UsageError on failure.
+    """
+    if str(place) == "-":
+        say(text.rstrip("\n"))
+        return
+    data = text.encode("utf-8", "backslashreplace")
+    try:
+        (append_to if append else replace)(str(place), data)
+    except OSError as error:
+        raise UsageError(f"{place}: it cannot be written: {error.strerror}") from None

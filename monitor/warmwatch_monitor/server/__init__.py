@@ -1,5 +1,5 @@
 """``warmwatch serve``: connections, TLS, authentication, and the wiring of the daemon.
 
 Every request passes ``guard.py`` first. A change begins in ``command.py`` (an option) or
-``protection.py`` (token and TLS).
+``guard.py`` (token and TLS).
 """

@@ -34,18 +34,16 @@ from warmwatch_monitor.base.settings import (
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.history.keeper import Keeper
 from warmwatch_monitor.history.store import Store
-from warmwatch_monitor.last_hour.columns import columns
-from warmwatch_monitor.last_hour.ring import SECONDS, LastHour
+from warmwatch_monitor.last_hour.ring import SECONDS, LastHour, columns
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, say
 from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.server.api.changes import Recent
 from warmwatch_monitor.server.http_server import HttpServer
-from warmwatch_monitor.server.listening import listen, local_listener, resolved
+from warmwatch_monitor.server.listening import ServiceManager, listen, local_listener, resolved
 from warmwatch_monitor.server.logs import DaemonLog
 from warmwatch_monitor.server.sender import Sender, make_sender
-from warmwatch_monitor.server.service_manager import ServiceManager
 from warmwatch_monitor.sources.listed import SOURCES
 
 if TYPE_CHECKING:

@@ -1,15 +1,163 @@
-"""Checks every request before an application sees it: host name, then the token."""
+"""Checks every request before an application sees it: host name, then the token.
+
+The files with the token, the certificate and its key are read again when they change. A change that
+cannot be used has no effect; it is this source's error until the files are mended.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import ipaddress
+import os
 import socket
+import ssl
+import stat
 from collections.abc import Callable, Iterable
 
+from msgspec import Struct
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from warmwatch_monitor.server.protection import Protection
+from warmwatch_monitor.base.errors import SourceError, UsageError
+
+_SHORTEST_TOKEN = 16
+_LONGEST_FILE = 1 << 20
+
+Seen = tuple[tuple[int, ...], ...]
+
+
+class Protection(Struct, frozen=True, kw_only=True):
+    """How connections are protected. ``token``: a digest; ``None``: every client may read.
+
+    ``tls``: a server that began with one of these contexts uses the present one.
+    """
+
+    tls: ssl.SSLContext | None = None
+    token: bytes | None = None
+
+    def admits(self, header: bytes) -> bool:
+        """Whether an ``Authorization`` header has the token."""
+        kind, _, given = header.strip().partition(b" ")
+        return (
+            self.token is not None
+            and kind.lower() == b"bearer"
+            and hmac.compare_digest(hashlib.sha256(given.strip()).digest(), self.token)
+        )
+
+
+OPEN = Protection()
+
+
+class ProtectionFiles:
+    """Follows the files. Any thread may read ``current``.
+
+    Raises:
+        UsageError: one of them cannot be used.
+    """
+
+    def __init__(
+        self, token: str | None, cert: str | None, key: str | None, log: Callable[[str], None]
+    ) -> None:
+        self._token, self._cert, self._key, self._log = token, cert, key, log
+        self._paths = tuple(path for path in (token, cert, key) if path is not None)
+        self._error: str | None = None
+        self._seen = _seen(self._paths)
+        try:
+            self.current = self._load()
+        except _UnusableError as error:
+            raise UsageError(str(error)) from None
+
+    def reload(self) -> Protection:
+        """The protection from now on. Raises SourceError for a rejected change."""
+        seen = _seen(
+            self._paths
+        )  # before reading, so that the next call notices a change meanwhile
+        if self._error is None and seen == self._seen:
+            return self.current
+        try:
+            protection = self._load()
+        except _UnusableError as error:
+            message = f"{error}; what held before this change still holds"
+            if message != self._error:
+                self._log(message)
+            self._error = message
+            raise SourceError(message) from None
+        if seen != self._seen:
+            self._log(f"{', '.join(self._paths)}: read again, and in use")
+        self._seen, self.current, self._error = seen, protection, None
+        return protection
+
+    def _load(self) -> Protection:
+        tls = None if self._cert is None else _context(self._cert, self._key or self._cert)
+        if tls is not None:  # each handshake uses the certificate that is in force then
+            tls.sni_callback = lambda handshake, *_: setattr(handshake, "context", self.current.tls)
+        return Protection(
+            tls=tls,
+            token=None if self._token is None else _digest(self._token),
+        )
+
+
+class _UnusableError(Exception):
+    """A file cannot be used; one sentence."""
+
+
+def _seen(paths: Iterable[str]) -> Seen:
+    """What shows that a file was changed or replaced, including its permissions."""
+    groups: list[tuple[int, ...]] = []
+    for path in paths:
+        try:
+            now = os.stat(path)  # noqa: PTH116 - follows links
+        except (OSError, ValueError):
+            groups.append(())
+        else:
+            groups.append((now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
+    return tuple(groups)
+
+
+def _read(path: str) -> str:
+    """The text of a regular file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a pipe would hold up the start
+            os.close(descriptor)
+            raise _UnusableError(f"{path} is no regular file")
+        with os.fdopen(descriptor, "rb") as file:
+            text = file.read(_LONGEST_FILE + 1)
+        if len(text) > _LONGEST_FILE:  # OpenSSL would read a terabyte
+            raise _UnusableError(f"{path} has more than {_LONGEST_FILE >> 20} MiB")
+        return text.decode()
+    except OSError as error:
+        raise _UnusableError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise _UnusableError(f"{path} is no text in UTF-8") from None
+    except ValueError as error:
+        raise _UnusableError(f"{path!r} is no path: {error}") from None
+
+
+def _digest(path: str) -> bytes:
+    token = _read(path).strip()
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or len(token.split()) != 1:
+        raise _UnusableError(
+            f"{path} holds no token of at least {_SHORTEST_TOKEN} characters in one word; "
+            "make one with: openssl rand -hex 32"
+        )
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _context(cert: str, key: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    for path in (cert, key):
+        _read(path)  # OpenSSL does not report which file it cannot read
+    try:
+        # never prompt for a password on the terminal
+        context.load_cert_chain(cert, key, password=lambda: b"")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "reason", None) or str(error)
+        raise _UnusableError(f"{cert}, {key}: {why}") from None
+    return context
+
 
 LOOPBACK = "localhost"
 

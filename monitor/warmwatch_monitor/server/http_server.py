@@ -26,14 +26,16 @@ from warmwatch_monitor.base.settings import Address, Settings
 from warmwatch_monitor.output.console import note
 from warmwatch_monitor.server.guard import (
     LOCAL,
+    OPEN,
     Audit,
     Guard,
+    Protection,
+    ProtectionFiles,
     allowed_names,
     is_loopback,
     own_names,
 )
 from warmwatch_monitor.server.listening import BACKLOG
-from warmwatch_monitor.server.protection import OPEN, Protection, ProtectionFiles
 from warmwatch_monitor.sources.listed import Source, polled
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import Compiler, Host, ProcessReading, WorkersMemory
 from warmwatch_monitor.sources import proc
-from warmwatch_monitor.sources.memory_limits import (
+from warmwatch_monitor.sources.proc import (
     CGROUPS,
     Group,
     Use,

@@ -37,7 +37,6 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.model.journal import GraphBreak, TracedPlace
 from warmwatch_monitor.output.amounts import failed_at, label, plain_reason
-from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.schema import status as status_schema
 from warmwatch_monitor.status.words.conditions import conditions, inefficiencies, remedy_of
@@ -267,7 +266,7 @@ def _memory(memory: Memory | None) -> schema.TorchMemory | None:
     return None if memory is None else schema.TorchMemory(at=memory.at, **memory.bytes)
 
 
-def _functions(costs: Sequence[FunctionCost] | None) -> list[compile_schema.Function] | None:
+def _functions(costs: Sequence[FunctionCost] | None) -> list[schema.Function] | None:
     """The MOST most expensive functions, and the sum of the others; ``None``: not known."""
     if costs is None:
         return None
@@ -275,11 +274,11 @@ def _functions(costs: Sequence[FunctionCost] | None) -> list[compile_schema.Func
     return [*map(_function, costs[:MOST]), *([_sum_of(rest)] if rest else ())]
 
 
-def _sum_of(rest: Sequence[FunctionCost]) -> compile_schema.Function:
+def _sum_of(rest: Sequence[FunctionCost]) -> schema.Function:
     phases = Counter[str]()
     for function in rest:
         phases.update(function.cost.phase_seconds)
-    return compile_schema.Function(
+    return schema.Function(
         **{name: sum(getattr(cost, name) for cost in rest) for name in _TOTALS},
         others=sum(cost.others or 1 for cost in rest),
         phase_seconds=dict(phases),
@@ -287,11 +286,11 @@ def _sum_of(rest: Sequence[FunctionCost]) -> compile_schema.Function:
     )
 
 
-def _function(function: FunctionCost) -> compile_schema.Function:
+def _function(function: FunctionCost) -> schema.Function:
     cost = function.cost
     return copied(
         function,
-        compile_schema.Function,
+        schema.Function,
         called=label(function),
         phase_seconds=dict(cost.phase_seconds),
         ops=cost.ops,
@@ -299,21 +298,21 @@ def _function(function: FunctionCost) -> compile_schema.Function:
         guard_seconds=cost.guard_seconds,
         kernels=cost.kernels,
         slowest_kernels=[
-            compile_schema.Kernel(name=name, seconds=seconds) for name, seconds in cost.slowest
+            schema.Kernel(name=name, seconds=seconds) for name, seconds in cost.slowest
         ],
         allocated_bytes=cost.allocated,
         reserved_bytes=cost.reserved,
     )
 
 
-def _compile(view: RankView) -> compile_schema.Compile:
+def _compile(view: RankView) -> schema.Compile:
     """The key ``compile``: the compiler's past and current activity."""
     compile, log = view.figures.compile, view.figures.log
     graphs = compile.caches[_FX] if compile.caches else None
     slow, more_inefficiencies = inefficiencies(view.figures)
     return copied(
         compile,
-        compile_schema.Compile,
+        schema.Compile,
         phase=view.judgement.phase,
         limit_seconds=view.figures.progress.compile_limit_seconds,
         idle_seconds=view.idle_seconds if view.judgement.compiling else None,
@@ -341,10 +340,10 @@ def _is_meant(graph_break: GraphBreak) -> bool:
     return expected_break(graph_break.reason, name, library=library) is not None
 
 
-def _break(graph_break: GraphBreak) -> compile_schema.Break:
+def _break(graph_break: GraphBreak) -> schema.Break:
     reason, library = graph_break.reason, graph_break.library
     *also, last = _broken_places(graph_break)
-    return compile_schema.Break(
+    return schema.Break(
         reason=plain_break(reason, graph_break.name, library=library) or reason,
         count=graph_break.count,
         called=last.called,
@@ -354,7 +353,7 @@ def _break(graph_break: GraphBreak) -> compile_schema.Break:
     )
 
 
-def _broken_places(graph_break: GraphBreak) -> Iterator[compile_schema.BrokenPlace]:
+def _broken_places(graph_break: GraphBreak) -> Iterator[schema.BrokenPlace]:
     """A place for each function, with all lines: ``forward (train.py:10, :12 and :14)``."""
     lines: dict[tuple[str | None, ...], list[TracedPlace]] = {}
     for at in (*graph_break.also, graph_break):
@@ -367,10 +366,10 @@ def _broken_places(graph_break: GraphBreak) -> Iterator[compile_schema.BrokenPla
             *more, last = (f":{at.line}" for at in others)
             each = f"{', '.join((f':{first.line}', *more))} and {last}"
             called = called.replace(f":{first.line})", f"{each})")
-        yield compile_schema.BrokenPlace(called=called or None, eager=first.eager)
+        yield schema.BrokenPlace(called=called or None, eager=first.eager)
 
 
-def _last(log: Log) -> list[compile_schema.PastCompilation]:
+def _last(log: Log) -> list[schema.PastCompilation]:
     """The last compilations, each with the total cost of its family, as far as recorded.
 
     Before them the dearest, which took that long with its family, if it is an earlier one.
@@ -399,13 +398,13 @@ def compilation(
     total_seconds: float | None = None,
     later: Sequence[CompileTarget] = (),
     trained: Collection[str] = (),
-) -> compile_schema.PastCompilation:
+) -> schema.PastCompilation:
     """``trained``: compile ids with a recorded backward."""
     remedy = remedy_of_compilation(compilation, later) or remedy_of_dropped(compilation)
     without_grad = is_without_grad(compilation.id, compilation.reason, trained)
     return copied(
         compilation,
-        compile_schema.PastCompilation,
+        schema.PastCompilation,
         total_seconds=total_seconds,
         between_steps=compilation.evaluating or without_grad,
         plain=plain_reason(compilation) or dropped(compilation),
@@ -415,10 +414,10 @@ def compilation(
     )
 
 
-def _varying(dim: VaryingDim) -> compile_schema.Varying:
+def _varying(dim: VaryingDim) -> schema.Varying:
     return copied(
         dim,
-        compile_schema.Varying,
+        schema.Varying,
         values=list(dim.values),
         smallest=dim.lowest,
         largest=dim.highest,
@@ -428,7 +427,7 @@ def _varying(dim: VaryingDim) -> compile_schema.Varying:
     )
 
 
-def underway(figures: Figures) -> compile_schema.Underway | None:
+def underway(figures: Figures) -> schema.Underway | None:
     """The compilation in progress, as far as it is known."""
     what = figures.log.underway
     if what is None:
@@ -436,7 +435,7 @@ def underway(figures: Figures) -> compile_schema.Underway | None:
     late = bool(figures.warmups.count or figures.steps.repeated)
     return copied(
         what,
-        compile_schema.Underway,
+        schema.Underway,
         called=label(what),
         plain=plain_reason(what) or dropped(what),
         advice=advice_for(what, after_warm=late) or remedy_of_dropped(what),

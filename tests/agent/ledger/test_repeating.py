@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warmwatch.ledger.repeating import Repeating
+from warmwatch.ledger.compilations import Repeating
 
 LOSS = {"name": "loss", "file": "train.py", "line": 5}
 STEP = {"code": "ab12", "name": "step"}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from warmwatch import _guard
-from warmwatch.process.parameters import Parameters
+from warmwatch.process.torch_state import Parameters
 
 
 def sgd(*sizes: int) -> object:

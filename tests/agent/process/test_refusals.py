@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from warmwatch.process.ending import end_of
-from warmwatch.shared.refusals import refusal_of
+from warmwatch.shared.fallbacks import refusal_of
 
 DONATED = (
     "This backward function was compiled with non-empty donated buffers which requires "

@@ -11,7 +11,7 @@ from warmwatch.hooks.dynamo.recompile_reasons import category_of
 from warmwatch.hooks.redaction import recompile
 from warmwatch.shared.advice import advice
 from warmwatch.shared.guard_kinds import KINDS, WORDED_THERE, Kind, kind_of
-from warmwatch.shared.guard_text import guard_of
+from warmwatch.shared.guard_remedies import guard_of
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.record import REASONS
 

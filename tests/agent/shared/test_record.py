@@ -17,13 +17,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from warmwatch.shared import places, record, values
-from warmwatch.shared.closed_lists import COMPILE_CACHES
 from warmwatch.shared.deployment import LABELS
 from warmwatch.shared.record import Header, Identity, StepCounts, Warmup
 from warmwatch.shared.record import identity as record_identity
-from warmwatch.shared.record.counters import flatten
+from warmwatch.shared.record.facts import flatten
 from warmwatch.shared.record.sealed_blocks import Block, newest, store, unseal
-from warmwatch.shared.values import printable
+from warmwatch.shared.values import COMPILE_CACHES, printable
 
 U64 = st.integers(0, 2**64 - 1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warmwatch.shared.toolchain import help_for
+from warmwatch.shared.compilers import help_for
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 
 from support.ranks import Rank
 from warmwatch.shared.record import COMPILE_WORDS, STEPS_INDEX, blank, hot_words
+from warmwatch.steps.attribution import LeftOut, is_long
 from warmwatch.steps.batches import Behind, make_batches
-from warmwatch.steps.long_steps import LeftOut, is_long
 
 MINUTE = 60 * 10**9
 

@@ -161,7 +161,7 @@ def test_uncompiled_flex_attention_runs_eagerly_as_in_status(warmwatch_compiles)
     from torch.nn.attention.flex_attention import flex_attention
 
     from warmwatch.shared.fallbacks import FLEX, REMEDIES
-    from warmwatch.testing.compile_limits import _cause
+    from warmwatch.testing.compile_counter import _cause
 
     torch._dynamo.reset()
     q = torch.ones(1, 1, 16, 16)

@@ -19,7 +19,6 @@ from warmwatch_monitor.figures.declared import Figure, field_texts, figures
 from warmwatch_monitor.metrics import families
 from warmwatch_monitor.model import figures as model_figures
 from warmwatch_monitor.model import machine
-from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as rank_schema
 from warmwatch_monitor.status.schema import status as status_schema
 from warmwatch_monitor.status.schema.json_schema import schema_file
@@ -33,7 +32,7 @@ def declared() -> Iterator[tuple[type[Struct], str, Figure]]:
     """Every figure, with its struct and its field."""
     names = [f"{room.__name__}.{one.name}" for one in pkgutil.iter_modules(room.__path__)]
     modules = [*map(import_module, names), model_figures, machine]
-    modules += [compile_schema, rank_schema, status_schema]
+    modules += [rank_schema, status_schema]
     structs = {
         one: None
         for module in modules

@@ -8,8 +8,7 @@ import pytest
 
 from support import builders as b
 from support.values import replace
-from warmwatch_monitor.last_hour.columns import columns
-from warmwatch_monitor.last_hour.ring import SECONDS, LastHour
+from warmwatch_monitor.last_hour.ring import SECONDS, LastHour, columns
 from warmwatch_monitor.model import Compilation, RankView, Snapshot
 
 STATES = b.in_every_state()

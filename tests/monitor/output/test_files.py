@@ -16,12 +16,12 @@ import pytest
 from support.records import environment
 from support.users import ALICE, MALLORY
 from warmwatch_monitor.base.errors import UsageError
-from warmwatch_monitor.output.files import write
+from warmwatch_monitor.output.safe_writing import write
 
 _WRITE = """
 import sys
 from pathlib import Path
-from warmwatch_monitor.output.files import write
+from warmwatch_monitor.output.safe_writing import write
 from warmwatch_monitor.base.errors import UsageError
 try:
     write(Path(sys.argv[1]), "new" * 1000)
@@ -36,7 +36,7 @@ exec "$3" -c "$4" "$2"
 _PROTECTED = """
 import os, sys
 from pathlib import Path
-from warmwatch_monitor.output.files import write
+from warmwatch_monitor.output.safe_writing import write
 from warmwatch_monitor.base.errors import UsageError
 import warmwatch_monitor.output.console
 place = Path(sys.argv[1])

@@ -6,8 +6,7 @@ import asyncio
 import hashlib
 from typing import Any
 
-from warmwatch_monitor.server.guard import LOCAL, Guard
-from warmwatch_monitor.server.protection import Protection
+from warmwatch_monitor.server.guard import LOCAL, Guard, Protection
 
 PROTECTED = Protection(token=hashlib.sha256(b"right").digest())
 SCOPE = {"type": "http", "method": "GET", "path": "/status", "headers": []}

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from warmwatch_monitor.sources.memory_limits import (
+from warmwatch_monitor.sources.proc import (
     Group,
     Use,
     full_first,

@@ -12,7 +12,7 @@ import pytest
 
 from support.nvml import Standin, board
 from support.nvml.clock import Time
-from warmwatch_monitor.sources.nvml.driver import DriverError
+from warmwatch_monitor.sources.nvml.devices import DriverError
 from warmwatch_monitor.sources.nvml.source import NvmlSource
 
 

@@ -17,7 +17,7 @@ from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RecordReading, Snapshot
 from warmwatch_monitor.pipeline.runs import Circumstances, group
 from warmwatch_monitor.sources.fleet.assembly import assemble
-from warmwatch_monitor.sources.fleet.prometheus import Sample
+from warmwatch_monitor.sources.fleet.samples import Sample
 from warmwatch_monitor.status.words.sentence import summary
 
 _POLL = 0.5  # seconds

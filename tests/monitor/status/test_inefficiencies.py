@@ -26,7 +26,7 @@ from warmwatch_monitor.model import (
 from warmwatch_monitor.model.journal import TracedPlace
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_record import Journal
-from warmwatch_monitor.status.schema.compile import Break, Inefficiency
+from warmwatch_monitor.status.schema.rank import Break, Inefficiency
 from warmwatch_monitor.status.words.conditions import inefficiencies
 from warmwatch_monitor.status.words.evidence import evidence
 

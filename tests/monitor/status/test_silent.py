@@ -9,8 +9,8 @@ import pytest
 from support import builders as b
 from support.documents import status
 from support.values import replace
-from warmwatch.shared.closed_lists import PRECOMPILED
 from warmwatch.shared.record import Slot
+from warmwatch.shared.values import PRECOMPILED
 from warmwatch_monitor.commands.terminal import table
 from warmwatch_monitor.model import ProcessReading
 from warmwatch_monitor.status.words.sentence import summary

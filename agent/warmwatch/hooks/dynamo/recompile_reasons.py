@@ -35,8 +35,7 @@ from warmwatch.hooks.last_batch import ragged_last_batch
 from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up, untraced
 from warmwatch.hooks.redaction import guard
 from warmwatch.shared.guard_kinds import kind_of, remedy_of
-from warmwatch.shared.guard_remedies import CLASS_OF_CALL
-from warmwatch.shared.guard_text import attribute, guard_of
+from warmwatch.shared.guard_remedies import CLASS_OF_CALL, attribute, guard_of
 from warmwatch.shared.user_code import place
 from warmwatch.shared.values import NEW_INSTANCE
 

@@ -25,7 +25,7 @@ from warmwatch.hooks.points import (
     skip_frames,
 )
 from warmwatch.hooks.training.optimizer import STEP_CODE
-from warmwatch.shared.step_frames import count_traced_step, set_traced_step_hook, wrapper_name
+from warmwatch.shared.user_code import count_traced_step, set_traced_step_hook, wrapper_name
 
 # Methods of ``OptimizerVariable`` that look up an attribute, the newest first: from torch 2.13 on
 # and before.

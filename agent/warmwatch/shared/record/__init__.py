@@ -59,20 +59,6 @@ moved, removed or changes its meaning.
 
 from __future__ import annotations
 
-from warmwatch.shared.closed_lists import (
-    CACHES,
-    CATEGORIES,
-    COMPILE_CACHES,
-    DISABLED,
-    ENDS,
-    KINDS,
-    MEMORY,
-    PHASES,
-    PRECOMPILED,
-    PROGRESS,
-    REASONS,
-    SETTLED_BY,
-)
 from warmwatch.shared.record.facts import (
     MOST_TOUCHED,
     CompileCounts,
@@ -82,15 +68,6 @@ from warmwatch.shared.record.facts import (
     StepCounts,
     Warmup,
     typical,
-)
-from warmwatch.shared.record.histogram import (
-    BINS,
-    BOUNDS_NS,
-    HALF_A_BIN,
-    longest_ns,
-    longest_of,
-    quantile_ns,
-    quantile_of,
 )
 from warmwatch.shared.record.layout import (
     CLEAN_BINS_OFFSET,
@@ -128,18 +105,39 @@ from warmwatch.shared.record.liveness import (
     without_end,
 )
 from warmwatch.shared.record.recent import (
+    BINS,
+    BOUNDS_NS,
+    HALF_A_BIN,
     RING,
     UNEQUAL,
     Trend,
     is_clean,
     length_ns,
     level_ns,
+    longest_ns,
+    longest_of,
     median_ns,
     newest_first,
     packed,
+    quantile_ns,
+    quantile_of,
     recent_lengths,
 )
 from warmwatch.shared.record.sealed_blocks import RecordError, TornError
+from warmwatch.shared.values import (
+    CACHES,
+    CATEGORIES,
+    COMPILE_CACHES,
+    DISABLED,
+    ENDS,
+    KINDS,
+    MEMORY,
+    PHASES,
+    PRECOMPILED,
+    PROGRESS,
+    REASONS,
+    SETTLED_BY,
+)
 from warmwatch.shared.values import NEW_INSTANCE as NEW_INSTANCE
 
 SLOT = "slot"

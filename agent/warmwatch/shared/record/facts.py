@@ -1,23 +1,26 @@
 """A slot's content as values: blocks, identity, and the whole slot.
 
 All frozen. Counts are cumulative; ``*_ns`` are monotonic nanoseconds, 0 meaning "not yet".
+
+The layout of a counter block follows from its fields.
 """
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from warmwatch.shared.closed_lists import CACHES, CATEGORIES, KINDS, MEMORY, PHASES
-from warmwatch.shared.record.histogram import HALF_A_BIN, quantile_ns
 from warmwatch.shared.record.recent import (
+    HALF_A_BIN,
     Trend,
     length_ns,
     level_ns,
+    quantile_ns,
     queued_ns,
     recent_lengths,
     unsettled,
     vary,
 )
+from warmwatch.shared.values import CACHES, CATEGORIES, KINDS, MEMORY, PHASES
 
 MOST_TOUCHED = 10
 
@@ -450,3 +453,43 @@ def typical(
     if abs(mean - median) <= 2 * HALF_A_BIN * median:
         return mean
     return mean if vary(bins, median * unit_ns, (total or 0) * unit_ns) else median
+
+
+_Block = TypeVar("_Block", StepCounts, CompileCounts, Warmup)
+
+
+def flatten(block: Any) -> list[int]:
+    """The words of a block, in the order of its fields."""
+    flat: list[int] = []
+    for value in block:
+        if isinstance(value, int):
+            flat.append(value)
+        else:  # a list of counts, or a Warmup
+            flat.extend(value)
+    return flat
+
+
+def unflatten(default: _Block, words: Sequence[int]) -> _Block:
+    """A block of the type of ``default`` from its words."""
+    values: dict[str, Any] = {}
+    start = 0
+    for name, value in default._asdict().items():
+        if isinstance(value, int):
+            values[name] = words[start]
+            start += 1
+            continue
+        given = words[start : start + len(value)]
+        start += len(value)
+        values[name] = unflatten(value, given) if isinstance(value, Warmup) else tuple(given)
+    return default._replace(**values)
+
+
+def index(block: Any, start: int = 0, prefix: str = "") -> dict[str, int]:
+    """The word index of each field of a block, such as ``first_warmup.steps``."""
+    counts: dict[str, int] = {}
+    for name, value in block._asdict().items():
+        counts[prefix + name] = start
+        if isinstance(value, Warmup):
+            counts |= index(value, start, f"{prefix}{name}.")
+        start += 1 if isinstance(value, int) else len(value)
+    return counts

@@ -14,10 +14,10 @@ from types import UnionType
 from typing import Any
 
 from warmwatch.shared import deployment
-from warmwatch.shared.closed_lists import COMPILE_CACHES
 from warmwatch.shared.record.facts import Identity
 from warmwatch.shared.record.sealed_blocks import RecordError, unseal
 from warmwatch.shared.values import (
+    COMPILE_CACHES,
     DTYPES,
     LARGEST,
     LARGEST_AMOUNT,

@@ -8,10 +8,17 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from warmwatch.shared.record import identity as _identity
-from warmwatch.shared.record.counters import flatten, index, unflatten
-from warmwatch.shared.record.facts import CompileCounts, Header, Identity, Slot, StepCounts
-from warmwatch.shared.record.histogram import BINS
-from warmwatch.shared.record.recent import RING, length_ns, newest_first
+from warmwatch.shared.record.facts import (
+    CompileCounts,
+    Header,
+    Identity,
+    Slot,
+    StepCounts,
+    flatten,
+    index,
+    unflatten,
+)
+from warmwatch.shared.record.recent import BINS, RING, length_ns, newest_first
 from warmwatch.shared.record.sealed_blocks import Block, RecordError, newest, store, unseal
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from fcntl import F_RDLCK, F_UNLCK
 
-from warmwatch.shared.closed_lists import ENDS
 from warmwatch.shared.record.facts import CompileCounts
+from warmwatch.shared.values import ENDS
 
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux
 LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 0)

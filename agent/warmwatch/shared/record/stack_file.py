@@ -8,9 +8,8 @@ no value, no source. Lines and the file are bounded; a reader rejects anything e
 import json
 from typing import Any, NamedTuple
 
-from warmwatch.shared.closed_lists import PHASES
 from warmwatch.shared.record.sealed_blocks import RecordError
-from warmwatch.shared.values import printable
+from warmwatch.shared.values import PHASES, printable
 
 STACKS_LIMIT = 256 * 1024  # bytes of the file
 LINE_LIMIT = 64 * 1024  # of one dump, newline included

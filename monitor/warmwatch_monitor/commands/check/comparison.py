@@ -8,13 +8,16 @@ from enum import Enum
 from msgspec import Struct
 
 from warmwatch_monitor.commands.check.baseline import (
+    COUNTS,
     RATIO,
     Baseline,
     BaselineRank,
     BaselineRun,
+    Counts,
+    MeasuredRank,
+    MeasuredRun,
     named,
 )
-from warmwatch_monitor.commands.check.measured import COUNTS, Counts, MeasuredRank, MeasuredRun
 from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, GraphBreak
 
 SECONDS = "warmup_seconds"

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from warmwatch.shared.phrases import counted, took
 from warmwatch_monitor.commands.compare import comparability as rows
-from warmwatch_monitor.commands.compare.comparison import BreakEven, Comparison, Side
-from warmwatch_monitor.commands.compare.difference import (
+from warmwatch_monitor.commands.compare.comparison import (
     DISTURBED,
     ONCE,
     SAME,
     WITHIN_NOISE,
+    BreakEven,
+    Comparison,
     Difference,
     Run,
+    Side,
     usable,
 )
 from warmwatch_monitor.output import amounts

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 from msgspec import Struct
 
-from warmwatch_monitor.sources.memory_limits import full_first, memory_group
+from warmwatch_monitor.sources.proc import full_first, memory_group
 
 
 class CachePlace(Struct, frozen=True, kw_only=True):

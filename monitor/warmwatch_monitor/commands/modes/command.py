@@ -24,8 +24,14 @@ from warmwatch_monitor.commands.compare.comparison import EAGER, step_of
 from warmwatch_monitor.commands.launch import check_name, fresh_caches, startable
 from warmwatch_monitor.commands.modes.child_process import counted_signals
 from warmwatch_monitor.commands.modes.drift import drift
-from warmwatch_monitor.commands.modes.one_mode import Plan, Progress, attempt
-from warmwatch_monitor.commands.modes.stopping import Expected, apart, expected
+from warmwatch_monitor.commands.modes.one_mode import (
+    Expected,
+    Plan,
+    Progress,
+    apart,
+    attempt,
+    expected,
+)
 from warmwatch_monitor.commands.modes.table import NAMES, USUAL, Modes
 from warmwatch_monitor.commands.modes.table import modes as table_of
 from warmwatch_monitor.commands.modes.wording import page

@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from warmwatch.shared.phrases import counted, took
-from warmwatch_monitor.commands.compare.comparison import EAGER, BreakEven
-from warmwatch_monitor.commands.compare.difference import DISTURBED, ONCE, WITHIN_NOISE, difference
+from warmwatch_monitor.commands.compare.comparison import (
+    DISTURBED,
+    EAGER,
+    ONCE,
+    WITHIN_NOISE,
+    BreakEven,
+    difference,
+)
 from warmwatch_monitor.commands.compare.wording import CLAIM, runs_section, sentence, shortly
 from warmwatch_monitor.commands.modes.drift import Drift
-from warmwatch_monitor.commands.modes.programs import REGIONAL, WITHOUT_CUDA_GRAPHS
-from warmwatch_monitor.commands.modes.stopping import FEWEST
-from warmwatch_monitor.commands.modes.table import GUARD_SHARE, VARIANTS, Modes, Row, beats
+from warmwatch_monitor.commands.modes.one_mode import FEWEST
+from warmwatch_monitor.commands.modes.table import (
+    GUARD_SHARE,
+    REGIONAL,
+    VARIANTS,
+    WITHOUT_CUDA_GRAPHS,
+    Modes,
+    Row,
+    beats,
+)
 from warmwatch_monitor.output.amounts import energy, faster, if_known, size
 from warmwatch_monitor.output.document import Document, Item, Section, table
 

@@ -10,18 +10,18 @@ from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted, took
 from warmwatch.shared.states import ENDED_STATES, State
-from warmwatch_monitor.commands.report.changes import changed
 from warmwatch_monitor.commands.report.compilations import (
     added,
+    changed,
     functions,
     places,
     priced,
     recompiled,
     unfinished,
 )
-from warmwatch_monitor.commands.report.costs import costs
 from warmwatch_monitor.commands.report.goodput import (
     after_warm_seconds,
+    costs,
     goodput,
     whole_step_seconds,
 )
@@ -33,8 +33,7 @@ from warmwatch_monitor.figures.rank import LimitedBy, SlowerPeriod, Spread, spre
 from warmwatch_monitor.model import limit_of
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT, RankSummary, RunSummary
 from warmwatch_monitor.output.amounts import clean_step
-from warmwatch_monitor.status.schema.compile import Break
-from warmwatch_monitor.status.schema.rank import Baseline, End, Worth
+from warmwatch_monitor.status.schema.rank import Baseline, Break, End, Worth
 from warmwatch_monitor.status.words.run import (
     compiled_longer,
     differs,

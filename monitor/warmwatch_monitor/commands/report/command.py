@@ -19,14 +19,13 @@ from warmwatch_monitor.base.errors import UsageError, WarmwatchError
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.client.summaries import as_written, last_like, run_summary
 from warmwatch_monitor.commands.report.assembly import report as report_of
-from warmwatch_monitor.commands.report.brief import brief
-from warmwatch_monitor.commands.report.timeline import timeline
+from warmwatch_monitor.commands.report.brief import brief, timeline
 from warmwatch_monitor.commands.report.wording import page, short
 from warmwatch_monitor.output import options, safe_writing
 from warmwatch_monitor.output.console import draw, has_colour, note, plain, say, width
+from warmwatch_monitor.output.document import lines, printed
 from warmwatch_monitor.output.document import markdown as text_of
 from warmwatch_monitor.output.json_text import as_json
-from warmwatch_monitor.output.lines import lines, printed
 
 if TYPE_CHECKING:
     from warmwatch_monitor.commands.report.parts import Report

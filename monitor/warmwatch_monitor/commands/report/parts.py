@@ -13,8 +13,7 @@ from warmwatch_monitor.figures.compile import CompileTotals, FunctionTotals, Gra
 from warmwatch_monitor.figures.rank import LimitedBy, Place, RankState, SlowerPeriod
 from warmwatch_monitor.figures.training import StepCount, TypicalStep
 from warmwatch_monitor.model.run_summary import Compiled, Provenance
-from warmwatch_monitor.status.schema.compile import Break
-from warmwatch_monitor.status.schema.rank import Baseline, End, Worth
+from warmwatch_monitor.status.schema.rank import Baseline, Break, End, Worth
 
 SCHEMA_VERSION = 1
 

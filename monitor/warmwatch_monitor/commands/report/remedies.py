@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from warmwatch.shared.advice import SURE
+from warmwatch.shared.fallbacks import REFUSALS
 from warmwatch.shared.phrases import counted, place, took
-from warmwatch.shared.refusals import REFUSALS
 from warmwatch.shared.states import NEEDS_ATTENTION, State
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS
@@ -23,7 +23,7 @@ from warmwatch_monitor.output.amounts import (
     few,
     own_words,
 )
-from warmwatch_monitor.status.schema.compile import Break
+from warmwatch_monitor.status.schema.rank import Break
 from warmwatch_monitor.status.words.repeating import remedy_of_failure
 from warmwatch_monitor.status.words.requested import OFF, remedy_of_calls
 

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted, took
 from warmwatch.shared.states import State
-from warmwatch_monitor.commands.report.costs import ALL
-from warmwatch_monitor.commands.report.goodput import CLEAN, DATA, EVALUATION, GAPS, NOTHING
+from warmwatch_monitor.commands.report.goodput import ALL, CLEAN, DATA, EVALUATION, GAPS, NOTHING
 from warmwatch_monitor.commands.report.parts import Cost, Goodput, Remedy, Report
 from warmwatch_monitor.commands.report.wording_compilations import (
     breaks,

@@ -16,7 +16,7 @@ from warmwatch.shared.phrases import place as place_of
 from warmwatch.shared.states import ENDED, State
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch_monitor.output.amounts import broken_at, failure
-from warmwatch_monitor.output.states import place
+from warmwatch_monitor.output.summary import place
 
 _BREAK, _RECOMPILED, _OF_INSTANCE = "graph break", "recompiled", "compiled"
 _FAILED = "failed to compile"

@@ -13,7 +13,7 @@ from warmwatch_monitor.commands.terminal.reasons import reasons
 from warmwatch_monitor.figures.compile import recompiles
 from warmwatch_monitor.figures.training import FORMULA
 from warmwatch_monitor.output.amounts import a_step, consecutive, if_known, rates, spans
-from warmwatch_monitor.output.states import STYLES, overview, painted, place
+from warmwatch_monitor.output.summary import STYLES, overview, painted, place
 from warmwatch_monitor.status.goals import lives
 
 Rank = dict[str, Any]

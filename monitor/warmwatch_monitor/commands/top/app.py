@@ -21,10 +21,18 @@ from warmwatch_monitor.commands.terminal.table import wrapped
 from warmwatch_monitor.commands.top.chart import Window, spark
 from warmwatch_monitor.commands.top.detail import PANES, Shown, detail
 from warmwatch_monitor.commands.top.history import History
-from warmwatch_monitor.commands.top.listing import ORDERS, Entry, Key, Listing, at, listing
+from warmwatch_monitor.commands.top.listing import (
+    ORDERS,
+    Entry,
+    Key,
+    Listing,
+    at,
+    fill,
+    listing,
+    room,
+)
 from warmwatch_monitor.commands.top.polling import Answer, Polling
-from warmwatch_monitor.commands.top.table import fill, room
-from warmwatch_monitor.output.states import overview
+from warmwatch_monitor.output.summary import overview
 
 KEYS = (
     ("up, down, pgup, pgdn", "choose a row"),

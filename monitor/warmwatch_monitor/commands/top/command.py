@@ -12,7 +12,7 @@ import click
 from warmwatch_monitor.base.errors import UnknownRunError, UsageError, WarmwatchError
 from warmwatch_monitor.client.answers import answer_source
 from warmwatch_monitor.client.completion import run_names
-from warmwatch_monitor.commands.top.feed import Feed
+from warmwatch_monitor.commands.top.polling import Feed
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import is_redrawn, plain, say
 

@@ -17,8 +17,7 @@ from warmwatch_monitor.commands.top.history import History
 from warmwatch_monitor.commands.top.listing import Entry
 from warmwatch_monitor.figures.declared import Kind
 from warmwatch_monitor.output.amounts import a_step, if_known
-from warmwatch_monitor.output.states import PHASE_STYLES, STYLES
-from warmwatch_monitor.output.summary import details_of
+from warmwatch_monitor.output.summary import PHASE_STYLES, STYLES, details_of
 
 _HEAD = ("", "GPU", "power", "busy", "SMs", "memory", "temp", "held down by", "name")
 _LEFT = frozenset({"", "held down by", "name"})

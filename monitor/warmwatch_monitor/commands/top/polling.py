@@ -1,6 +1,8 @@
 """The threads of ``top`` that query; they end with the program.
 
 Results are handled on the screen's thread. Only one request is in progress at a time.
+
+They query answers, and the last hour of the daemon, or of what ``top`` has read itself.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from warmwatch_monitor.base.errors import WarmwatchError, described
+from warmwatch_monitor.client.answers import answer_source
+from warmwatch_monitor.last_hour.ring import LastHour, columns
 
 Answer = Mapping[str, Any]
 
@@ -67,3 +71,23 @@ class Polling:
     def _take(self, answer: Answer | None, past: Answer | None, trouble: str) -> None:
         self.in_progress = False
         self._taker.take(answer, past, trouble)
+
+
+POINTS = 900  # the most values of a requested column, as many as the page requests
+_MOST_RANKS = 512  # without a daemon: 64 KiB each
+
+
+class Feed:
+    """``options``: as of :func:`answer_source`."""
+
+    def __init__(self, run: str | None, **options: Any) -> None:
+        self._own = LastHour(_MOST_RANKS)
+        take = self._own.take
+        self.answer = answer_source(run, on_read=take, on_query=take, **options)
+
+    def past(self, seconds: int) -> dict[str, Any] | None:
+        """The columns of the seconds before the last answer; ``None``: the daemon has none."""
+        daemon = self.answer.daemon
+        if daemon is None:
+            return columns(self._own, seconds, points=POINTS)
+        return daemon.history(seconds, POINTS)

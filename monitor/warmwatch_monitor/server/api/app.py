@@ -18,8 +18,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from warmwatch_monitor.base.errors import UnknownRunError
-from warmwatch_monitor.last_hour.columns import columns
-from warmwatch_monitor.last_hour.ring import LastHour
+from warmwatch_monitor.last_hour.ring import LastHour, columns
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.server.api import cached, openapi
 from warmwatch_monitor.server.api.answers import (

@@ -14,9 +14,17 @@ from msgspec.structs import replace
 
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import GpuReading
-from warmwatch_monitor.sources.nvml import driver
-from warmwatch_monitor.sources.nvml.devices import Device, Memory, board, mig_devices, mig_handles
-from warmwatch_monitor.sources.nvml.driver import DriverError, GpuLostError, query
+from warmwatch_monitor.sources.nvml import devices
+from warmwatch_monitor.sources.nvml.devices import (
+    Device,
+    DriverError,
+    GpuLostError,
+    Memory,
+    board,
+    mig_devices,
+    mig_handles,
+    query,
+)
 
 _RENEW_NS = 30 * 10**9  # how often to check for a lost device, or a changed MIG division
 _EVENTS_AT_ONCE = 100
@@ -51,18 +59,18 @@ class NvmlSource:
             raise
 
     def _start(self) -> _Session:
-        driver.start()
+        devices.start()
         try:
             return _Session(self._clock, self._memories)
         except (DriverError, GpuLostError):
-            driver.stop()
+            devices.stop()
             raise
 
     def _close(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             session.close()
-        driver.stop()
+        devices.stop()
 
     def _with_lost(self, readings: tuple[GpuReading, ...]) -> tuple[GpuReading, ...]:
         """Add devices lost in an earlier session, until they are read again."""
@@ -155,16 +163,16 @@ class _Session:
         if self._events is None or not _whole(device):
             return
         kinds = query("nvmlDeviceGetSupportedEventTypes", device.handle)
-        if kinds is None or not kinds & driver.XID_EVENT:
+        if kinds is None or not kinds & devices.XID_EVENT:
             return
-        arguments = (device.handle, driver.XID_EVENT, self._events)
+        arguments = (device.handle, devices.XID_EVENT, self._events)
         if query("nvmlDeviceRegisterEvents", *arguments, silent=True):
             device.memory.xid_errors = device.memory.xid_errors or 0
 
     def _take_events(self) -> None:
         if self._events is None:
             return
-        by_address = {driver.address(device.handle): device for device in self._devices}
+        by_address = {devices.address(device.handle): device for device in self._devices}
         for _ in range(_EVENTS_AT_ONCE):
             try:
                 event = query("nvmlEventSetWait", self._events, 0)
@@ -172,7 +180,7 @@ class _Session:
                 return
             if event is None:
                 return
-            device = by_address.get(driver.address(event.device))
+            device = by_address.get(devices.address(event.device))
             if device is not None and device.memory.xid_errors is not None:
                 device.memory.xid_errors += 1
                 device.memory.last_xid = int(event.eventData)

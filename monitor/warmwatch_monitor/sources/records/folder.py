@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, RecordError, Slot, TornError
-from warmwatch.shared.record.counters import flatten
+from warmwatch.shared.record.facts import flatten
 from warmwatch_monitor.model import Death
 from warmwatch_monitor.sources import proc
 

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared.advice import advice_for, of_varying
-from warmwatch.shared.guard_text import ENTRY, LOCAL
+from warmwatch.shared.guard_remedies import ENTRY, LOCAL
 from warmwatch.shared.values import STRICT_EXPORT
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.model import (

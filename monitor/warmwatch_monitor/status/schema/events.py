@@ -9,8 +9,7 @@ from warmwatch_monitor.figures.compile import Counted
 from warmwatch_monitor.figures.declared import Epoch, Number, Seconds
 from warmwatch_monitor.figures.rank import CleanSteps, RankState
 from warmwatch_monitor.figures.training import AttachedAt, LastStepAge, StateSince, StepCount
-from warmwatch_monitor.status.schema.compile import PastCompilation, Underway
-from warmwatch_monitor.status.schema.rank import End
+from warmwatch_monitor.status.schema.rank import End, PastCompilation, Underway
 from warmwatch_monitor.status.schema.status import RunAnswer
 
 _Phase = Annotated[

@@ -31,7 +31,7 @@ from warmwatch_monitor.output.amounts import (
     size,
 )
 from warmwatch_monitor.output.summary import Clause, Words, begin
-from warmwatch_monitor.status.schema.compile import Inefficiency
+from warmwatch_monitor.status.schema.rank import Inefficiency
 from warmwatch_monitor.status.words.progress import slower_than_before
 from warmwatch_monitor.status.words.repeating import (
     REMEDY_OF_SIZES,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from warmwatch.shared.fallbacks import REFUSALS
 from warmwatch.shared.phrases import continued, counted, duration, place, took
-from warmwatch.shared.refusals import REFUSALS
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import Figures, LongStep, RankView
 from warmwatch_monitor.output.amounts import limited, size

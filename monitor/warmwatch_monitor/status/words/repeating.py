@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from warmwatch.shared.advice import MADE_ANEW, MANY_MODULES, SURE, advice_for
 from warmwatch.shared.breaks import break_remedy
 from warmwatch.shared.fallbacks import FLEX, LIMIT, REMEDIES, cause_of, happens, reason_of, words
-from warmwatch.shared.guard_text import ENTRY
+from warmwatch.shared.guard_remedies import ENTRY
 from warmwatch.shared.phrases import called_from, continued, counted, duration, place, took
 from warmwatch.shared.values import NEW_INSTANCE, STRICT_EXPORT
 from warmwatch.shared.verdict import REPEATED_STEPS
@@ -24,7 +24,7 @@ from warmwatch_monitor.model.journal import TracedPlace
 from warmwatch_monitor.model.run_summary import Compiled
 from warmwatch_monitor.output.amounts import failure, failure_of, own_words, reason, size
 from warmwatch_monitor.output.summary import Words, begin
-from warmwatch_monitor.status.schema.compile import Inefficiency
+from warmwatch_monitor.status.schema.rank import Inefficiency
 
 NAMES = {"inductor_fx": "Inductor", "aot_autograd": "AOTAutograd", "triton": "Triton"}
 _LONGEST = 120

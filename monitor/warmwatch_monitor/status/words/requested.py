@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from warmwatch.shared.guard_text import attribute
+from warmwatch.shared.guard_remedies import attribute
 from warmwatch.shared.phrases import continued, counted, duration, place, took
 from warmwatch_monitor.model import FEWEST_STEPS, Figures, Log, RankView, VaryingDim
 from warmwatch_monitor.model.machine import WORKER

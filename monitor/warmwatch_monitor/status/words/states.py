@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
+from warmwatch.shared.fallbacks import REFUSALS
 from warmwatch.shared.phrases import called_from, counted, duration, place, took
-from warmwatch.shared.refusals import REFUSALS
 from warmwatch.shared.states import ENDED, FINISHED_SO, WARM, State
 from warmwatch_monitor.figures.declared import Kind
 from warmwatch_monitor.model import (

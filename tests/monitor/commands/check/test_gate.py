@@ -16,11 +16,24 @@ from warmwatch.shared.breaks import plain_break
 from warmwatch.shared.fallbacks import LIMIT, REMEDIES
 from warmwatch_monitor.base.errors import UsageError
 from warmwatch_monitor.commands.check import baseline
-from warmwatch_monitor.commands.check.baseline import Baseline, named, numbers
+from warmwatch_monitor.commands.check.baseline import (
+    Baseline,
+    MeasuredRun,
+    measured,
+    named,
+    numbers,
+)
 from warmwatch_monitor.commands.check.comparison import Comparison, Kind, compared
-from warmwatch_monitor.commands.check.measured import MeasuredRun, measured
-from warmwatch_monitor.commands.check.output import Result, changes, document, markdown, text
-from warmwatch_monitor.commands.check.wording import causes, headline, remark
+from warmwatch_monitor.commands.check.output import (
+    Result,
+    causes_of,
+    changes,
+    document,
+    headline,
+    markdown,
+    remark,
+    text,
+)
 from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, FunctionCost, GraphBreak
 from warmwatch_monitor.model.journal import NOTHING, ParsedJournal
 from warmwatch_monitor.output.json_text import as_json
@@ -113,7 +126,7 @@ def test_the_causes_of_more_kernels_name_the_functions() -> None:
     comparison = compared(now, held(*with_kernels(forward=7, **{rest(16): 2})))
     (grown,) = comparison.grew
     assert (grown.measure, grown.was, grown.now) == ("kernels", 9, 11)
-    assert causes(grown) == [
+    assert causes_of(grown) == [
         ("forward (model.py): 2 compilations, 9 kernels; was 2 compilations, 7 kernels", None)
     ]
 
@@ -181,7 +194,7 @@ def test_each_cause_is_reported_once_with_its_remedy() -> None:
     )
     result = Result(against="base.json", comparison=against(DONE, now, recorded=recorded))
     assert [shown(result).count("Pad the size") for shown in (text, markdown)] == [1, 1]
-    found = {one.measure: causes(one) for one in result.grew}
+    found = {one.measure: causes_of(one) for one in result.grew}
     why = f"`forward` (model.py:31): {b.WHY}"
     ((again, pad),) = found["recompiles"]
     assert again == f"{why} (2 times)"

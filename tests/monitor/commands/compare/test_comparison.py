@@ -11,17 +11,22 @@ from msgspec import convert
 from support import builders as b
 from support import reported as a
 from support.values import replace
-from warmwatch_monitor.commands.compare.comparison import Side, break_even, compare, runs_of
-from warmwatch_monitor.commands.compare.difference import Run, mean
+from warmwatch_monitor.commands.compare.comparison import (
+    Run,
+    Side,
+    break_even,
+    compare,
+    mean,
+    runs_of,
+)
 from warmwatch_monitor.commands.compare.wording import page, sentence, speed
 from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.commands.report.command import cleaned
 from warmwatch_monitor.commands.report.wording import answer
 from warmwatch_monitor.figures.rank import SlowerPeriod
 from warmwatch_monitor.model.run_summary import Provenance, RunSummary
-from warmwatch_monitor.output.document import markdown
+from warmwatch_monitor.output.document import lines, markdown
 from warmwatch_monitor.output.json_text import as_json
-from warmwatch_monitor.output.lines import lines
 
 
 def side(

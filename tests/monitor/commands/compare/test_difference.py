@@ -9,7 +9,7 @@ from math import exp, log
 
 import pytest
 
-from warmwatch_monitor.commands.compare.difference import (
+from warmwatch_monitor.commands.compare.comparison import (
     DISTURBED,
     FASTER,
     ONCE,

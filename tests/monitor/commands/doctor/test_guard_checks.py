@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from support.stored_runs import rank, run_summary
 from warmwatch_monitor.commands.cli import cli
-from warmwatch_monitor.commands.doctor import guard_checks
+from warmwatch_monitor.commands.doctor import hook_checks
 from warmwatch_monitor.commands.doctor.checks import Mark
-from warmwatch_monitor.commands.doctor.guard_checks import finding
+from warmwatch_monitor.commands.doctor.hook_checks import finding
 from warmwatch_monitor.commands.modes.table import Tried
 
 UNKNOWN = "the time of guard checks is unknown: "
@@ -99,7 +99,7 @@ def test_json_is_printed_even_if_a_signal_interrupts_the_measurement(
         signal.raise_signal(signal.SIGINT)
         return Tried(mode="", ended_by="interrupted")
 
-    monkeypatch.setattr(guard_checks, "attempt", interrupted)
+    monkeypatch.setattr(hook_checks, "attempt", interrupted)
     done = CliRunner().invoke(cli, ["doctor", "--json", "--", "true"])
     assert done.exit_code == 130
     (only,) = json.loads(done.stdout)["findings"]

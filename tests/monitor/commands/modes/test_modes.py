@@ -20,8 +20,16 @@ from warmwatch_monitor.commands.modes import command, one_mode
 from warmwatch_monitor.commands.modes.child_process import Stops
 from warmwatch_monitor.commands.modes.command import Rounds, _Request, leave_broken, script_name
 from warmwatch_monitor.commands.modes.drift import Drift
-from warmwatch_monitor.commands.modes.one_mode import AS_IS, Plan, Progress, environment_of
-from warmwatch_monitor.commands.modes.stopping import apart, enough, expected, left
+from warmwatch_monitor.commands.modes.one_mode import (
+    AS_IS,
+    Plan,
+    Progress,
+    apart,
+    enough,
+    environment_of,
+    expected,
+    left,
+)
 from warmwatch_monitor.commands.modes.table import (
     Modes,
     Row,
@@ -34,9 +42,8 @@ from warmwatch_monitor.commands.report.command import cleaned
 from warmwatch_monitor.model import Lengths, RankView, RunView
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary
-from warmwatch_monitor.output.document import Document, markdown
+from warmwatch_monitor.output.document import Document, lines, markdown
 from warmwatch_monitor.output.json_text import as_json
-from warmwatch_monitor.output.lines import lines
 
 H100_TABLE = {"eager": (0.0, 0.0527), "default": (17.2, 0.0356), "reduce-overhead": (17.4, 0.0353)}
 

@@ -19,17 +19,16 @@ from support import reported as a
 from support.builders import EPOCH
 from support.values import replace
 from warmwatch.shared.advice import ADVICE
+from warmwatch.shared.fallbacks import REFUSALS
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.record import Slot
-from warmwatch.shared.refusals import REFUSALS
 from warmwatch_monitor.commands.report import goodput
 from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.commands.report.brief import SIGNS, brief
-from warmwatch_monitor.commands.report.charts import icicle, samples
 from warmwatch_monitor.commands.report.command import cleaned, picture
 from warmwatch_monitor.commands.report.compilations import priced
 from warmwatch_monitor.commands.report.goodput import LATER
-from warmwatch_monitor.commands.report.html import html
+from warmwatch_monitor.commands.report.html import html, icicle, samples
 from warmwatch_monitor.commands.report.parts import Break, Remedy, Report
 from warmwatch_monitor.commands.report.wording import costs, facts, page, short, steady
 from warmwatch_monitor.commands.report.wording_compilations import breaks as section_of_breaks
@@ -43,9 +42,8 @@ from warmwatch_monitor.model import PHASES, Death
 from warmwatch_monitor.model.journal import TracedPlace, Wrapping
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import draw
-from warmwatch_monitor.output.document import markdown
+from warmwatch_monitor.output.document import lines, markdown, printed
 from warmwatch_monitor.output.json_text import as_json
-from warmwatch_monitor.output.lines import lines, printed
 from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.status.words.requested import remedy_of_calls
 

@@ -22,7 +22,7 @@ from warmwatch_monitor.commands.terminal.functions import functions
 from warmwatch_monitor.commands.terminal.reasons import reasons
 from warmwatch_monitor.commands.terminal.table import lines, row
 from warmwatch_monitor.model import Compilation, FunctionCost, GraphBreak, RankView
-from warmwatch_monitor.output.states import STYLES, overview
+from warmwatch_monitor.output.summary import STYLES, overview
 from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.status.words.repeating import (
     remedy_of_compilation,

@@ -34,7 +34,7 @@ from warmwatch_monitor.commands.top.detail import PANES, Shown, gpus, tabs
 from warmwatch_monitor.commands.top.history import History
 from warmwatch_monitor.commands.top.listing import listing
 from warmwatch_monitor.model import PHASES, Cost, FunctionCost, RankView
-from warmwatch_monitor.output.states import PHASE_STYLES
+from warmwatch_monitor.output.summary import PHASE_STYLES
 
 SMALL, LARGE = (80, 24), (160, 50)
 # in the golden files, which another wording must not change

@@ -18,8 +18,8 @@ from support.records import held, wait_until, warm, write_record
 from support.screens import second_of
 from warmwatch_monitor.base.errors import UnknownRunError
 from warmwatch_monitor.commands.top.chart import GUTTER, Series, Window, axis, chart, spark
-from warmwatch_monitor.commands.top.feed import Feed
 from warmwatch_monitor.commands.top.history import History
+from warmwatch_monitor.commands.top.polling import Feed
 
 WHOSE = ("gpt2", 0)
 UUID = b.gpu().uuid

@@ -13,8 +13,7 @@ from msgspec import to_builtins
 
 from support import builders as b
 from support.values import replace
-from warmwatch_monitor.last_hour.columns import columns
-from warmwatch_monitor.last_hour.ring import LastHour
+from warmwatch_monitor.last_hour.ring import LastHour, columns
 from warmwatch_monitor.server.api import cached as bodies
 from warmwatch_monitor.server.api.app import Api
 from warmwatch_monitor.server.api.sample import sample

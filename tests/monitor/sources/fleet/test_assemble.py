@@ -16,8 +16,7 @@ from warmwatch_monitor.figures.declared import figures as declared
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RankView, Sample, Slower, Snapshot
 from warmwatch_monitor.sources.fleet import assemble
-from warmwatch_monitor.sources.fleet.prometheus import queries
-from warmwatch_monitor.sources.fleet.samples import CLOCK_BEHIND
+from warmwatch_monitor.sources.fleet.samples import CLOCK_BEHIND, queries
 from warmwatch_monitor.status.words.conditions import conditions, silent
 from warmwatch_monitor.status.words.sentence import summary
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from warmwatch_monitor.client import fleet
 from warmwatch_monitor.commands.cli import cli
-from warmwatch_monitor.sources.fleet import prometheus
+from warmwatch_monitor.sources.fleet import samples
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
 
@@ -90,7 +90,7 @@ def test_an_invalid_answer_is_one_sentence(
     answer: bytes, rest: bytes, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "MiB" in words:
-        monkeypatch.setattr(prometheus, "_LARGEST_REPLY", 1 << 19)
+        monkeypatch.setattr(samples, "_LARGEST_REPLY", 1 << 19)
     with server(answer, rest) as url:
         result = CliRunner().invoke(cli, ["status", "--prometheus", url])
     assert result.exit_code == 6, result.output
