@@ -49,8 +49,9 @@ function moments() {
   by("whole").hidden = place.from === null;
 }
 
+// the whole answer, unless nobody sees it
 async function request() {
-  if (requesting) return;
+  if (document.hidden || requesting) return;
   requesting = true;
   requested = Date.now();
   try {
@@ -186,7 +187,10 @@ function start() {
   by("whole").addEventListener("click", () => places.go({ from: null, to: null }));
   by("close").addEventListener("click", () => places.go({ rank: null }));
   by("ended-part").addEventListener("toggle", draw);
-  document.addEventListener("visibilitychange", follow);
+  document.addEventListener("visibilitychange", () => {
+    soon();
+    follow();
+  });
   places.follow(go);
   listen({ present, sample, change, connection });
 }
