@@ -251,6 +251,7 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
     death: Death | None = None  # if it wrote no exit status, and the kernel reports its end
     beginning: Beginning | None = None  # the last one, whether it has ended or not
     recompile: Recompile | None = None  # the same
+    lookup: str | None = None  # ``hit`` or ``miss`` in a compile cache, of what compiles now
     # when the span of clean steps began that is not over, and the steps by then
     warm_since: tuple[int, int] | None = None
     functions: tuple[FunctionCost, ...] = ()

@@ -43,14 +43,24 @@ def estimate(now: Now, earlier: Sequence[EarlierWarmup]) -> Estimate | None:
 
     Beyond all earlier runs it has no time left, whatever they compiled: so that stays true. Other
     ranks of the run compiled the same under the same load, so they take precedence over earlier
-    runs. Earlier runs with more compilations than those ranks have by now still count.
+    runs. Earlier runs with more compilations than those ranks have by now still count. What was
+    loaded from a cache takes a fraction: it never predicts what is compiled.
     """
+    use = _cache_use((*(now.compiled or ()), now.underway))
+    earlier = [
+        warmup for warmup in earlier if {use, _cache_use(warmup.compiled or ())} != {"hit", "miss"}
+    ]
     fitting = [warmup for warmup in earlier if _began_the_same(now, warmup)]
     of_rank = any(warmup.of_rank for warmup in earlier)
     warmups = [warmup for warmup in fitting if warmup.of_rank is of_rank]
     if further := _further(fitting):
         warmups, of_rank = further, False
     return _estimate(now, warmups, of_rank=of_rank) or _beyond(now, earlier)
+
+
+def _cache_use(compiled: Iterable[Done]) -> str | None:
+    """What the first lookup found; ``None`` if that is unknown."""
+    return next((done.cache for done in compiled if done.cache), None)
 
 
 def _beyond(now: Now, earlier: Sequence[EarlierWarmup]) -> Estimate | None:
@@ -202,8 +212,19 @@ def _with_estimate(
         or view.judgement.phase == "cache_load"  # takes a fraction of what compiling took
     ):
         return view
-    warmups = histories.get(view.record.folder, _NO_HISTORY).same
-    return replace(view, estimate=estimate(now_of(view, now_ns), (*_peers(view, ranks), *warmups)))
+    now, warmups = now_of(view, now_ns), histories.get(view.record.folder, _NO_HISTORY).same
+    if _may_be_cached(view, now):
+        return view
+    return replace(view, estimate=estimate(now, (*_peers(view, ranks), *warmups)))
+
+
+def _may_be_cached(view: RankView, now: Now) -> bool:
+    """Whether the cache may have this run's graphs, or only those of another program.
+
+    What is in its directory does not tell; the first lookup does.
+    """
+    warm = view.record.slot.identity.caches.get("inductor") == "warm"
+    return warm and _cache_use((*(now.compiled or ()), now.underway)) is None
 
 
 def now_of(view: RankView, now_ns: int) -> Now:
@@ -229,17 +250,18 @@ def _compiled(view: RankView) -> tuple[Done, ...] | None:
 
 def _underway(view: RankView) -> Done:
     underway, beginning = view.figures.log.underway, view.record.beginning
+    lookup = view.record.lookup
     if underway is None:
-        return Done()
+        return Done(cache=lookup)
     if underway.backward:
-        return Done(kind="backward")
+        return Done(kind="backward", cache=lookup)
     began_now = (
         beginning is not None
         and beginning.at_ns >= view.record.slot.compile.active_since_ns
         and beginning.name == underway.name
     )
     code = beginning.code if beginning is not None and began_now else None
-    return Done(kind=underway.kind, name=underway.name, code=code)
+    return Done(kind=underway.kind, name=underway.name, code=code, cache=lookup)
 
 
 def _peers(view: RankView, ranks: Iterable[RankView]) -> Iterable[EarlierWarmup]:

@@ -476,6 +476,28 @@ def test_finished_peers_give_the_estimate_of_a_compiling_rank() -> None:
     assert alone.ranks[0].estimate is None
 
 
+@pytest.mark.parametrize(
+    ("state", "lookup", "estimated"),
+    [
+        *(("cold", None, True), ("cold", "miss", False)),
+        *(("warm", None, False), ("warm", "hit", True), ("warm", "miss", False)),
+    ],
+)
+def test_a_cache_with_entries_gives_an_estimate_once_it_is_known_to_hit(
+    state: str, lookup: str | None, estimated: bool
+) -> None:
+    """Its directory may have graphs of other programs only. All earlier runs hit."""
+    slot = replace(b.COMPILING, identity=replace(b.COMPILING.identity, caches={"inductor": state}))
+    view = b.view(slot, journal={"lookup": lookup})
+    loaded = (replace(FORWARD, cache="hit"), replace(BACKWARD, cache="hit"))
+    history = RankHistory(same=(replace(BEFORE, compiled=loaded),) * 3)
+    for seconds in (0, 120):  # then it is longer than last time
+        (run,) = with_estimates(
+            b.runs(view), b.NOW + seconds * 10**9, {view.record.folder: history}
+        )
+        assert (run.ranks[0].estimate is not None) is estimated
+
+
 def test_a_compiling_peer_gives_no_estimate() -> None:
     both: tuple[RunView, ...] = b.runs(
         b.view(b.as_rank(b.COMPILING, 0, 2)), b.view(b.as_rank(b.COMPILING, 1, 2))

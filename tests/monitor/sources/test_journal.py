@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -321,6 +321,21 @@ def test_the_last_start_its_reason_and_the_end_of_the_process_are_reported(tmp_p
     (made,) = followed.sums.compilations
     assert (made.name, made.file, made.line, made.step) == ("forward", "model.py", 31, 21)
     assert followed.broken_lines == 0
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "known"),
+    [(("miss", "hit"), "miss"), (("hit",), "hit"), (("bypass",), None), ((), None)],
+)
+def test_the_lookups_of_what_compiles_now_are_one_verdict(
+    tmp_path: Path, verdicts: tuple[str, ...], known: str | None
+) -> None:
+    def lookups(verdicts: Iterable[str]) -> list[str]:
+        return [line("cache", 2, cache="inductor_fx", verdict=verdict) for verdict in verdicts]
+
+    before = (*lookups(["hit"]), GOOD, *lookups(["miss"]), line("begin", 1, activity=1, steps=0))
+    followed = journal(tmp_path / "events.jsonl", *before, *lookups(verdicts))
+    assert followed.sums.lookup == known
 
 
 def test_reasons_of_graph_breaks_are_ordered_and_bounded(tmp_path: Path) -> None:

@@ -477,6 +477,7 @@ class FollowedRecord:
             # the last one read of an incomplete journal is not the last one
             beginning=None if behind else sums.beginning,
             recompile=None if behind else sums.recompile,
+            lookup=None if behind else sums.lookup,
             breaks=sums.breaks,
             varying=sums.varying.dims,
             warm_since=sums.varying.warm_since,

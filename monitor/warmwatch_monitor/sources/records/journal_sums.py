@@ -408,6 +408,7 @@ class JournalSums:
         self.varying = Varying()
         self.beginning: Beginning | None = None
         self.recompile: Recompile | None = None
+        self.lookup: str | None = None  # of the compilation in progress, as ``Compilation.cache``
         self.exception: str | None = None
         self.raised: Place | None = None
         self.refusal: str | None = None
@@ -419,7 +420,7 @@ class JournalSums:
             case Compilation():
                 self._compilation(line)
             case Beginning():
-                self.beginning = self._with_export(line)
+                self.beginning, self.lookup = self._with_export(line), None
                 self.varying.begin(line.at_ns, line.step)
             case Warm():
                 self.was_warm = True
@@ -434,6 +435,8 @@ class JournalSums:
                 self.skips = (*self.skips, line)[-MOST_EVENTS:]
             case CacheLookup(reason=str(reason)):
                 self._bypass(line.cache, reason)
+            case CacheLookup(verdict="hit" | "miss" as verdict):  # one miss is enough
+                self.lookup = "miss" if self.lookup == "miss" else verdict
             case Spill():  # a kernel that is compiled again replaces its earlier line
                 others = tuple(spill for spill in self.spills if spill.kernel != line.kernel)
                 self.spills = (*others, line)[-MOST_SPILLS:]
@@ -460,6 +463,7 @@ class JournalSums:
         return sum(map(len, texts))
 
     def _compilation(self, new: Compilation) -> None:
+        self.lookup = None
         new = self._with_export(replace(new, after_warm=self.was_warm))
         self.compilations = (*self.compilations, new)[-MOST_EVENTS:]
         if self._is_dearest(new):
