@@ -70,8 +70,8 @@ Exit code: 0 reached; 4 it ended first, or may hang; 5 no run appeared; 6 no ans
     metavar="STATE[,STATE]",
     shell_complete=goal_names,
     default="warm",
-    help="A state, settled (warm, and its speed no longer changes), or ended (any end). With "
-    "several, whichever comes first.  [warm]",
+    help=f"{', '.join(State)}; settled (warm, and its speed no longer changes); or ended (any "
+    "end). An interrupted run is finished. With several, whichever comes first.  [warm]",
 )
 @click.option(
     "--timeout",

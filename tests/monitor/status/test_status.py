@@ -15,6 +15,7 @@ from warmwatch.shared.record import REASONS, CompileCounts, Slot
 from warmwatch_monitor.base.errors import UnknownRunError
 from warmwatch_monitor.model import Compilation, ProcessReading, RankView, Refusal
 from warmwatch_monitor.status.document import chosen, reached
+from warmwatch_monitor.status.goals import GOALS, is_reached
 
 STATES = b.in_every_state()
 
@@ -256,6 +257,19 @@ def test_an_eager_run_reaches_warm_and_no_run_does_not() -> None:
     assert reached(b.snapshot(STATES["eager"]).runs, "warm")
     assert not reached((), "warm")
     assert not reached(b.snapshot(STATES["finished"]).runs, "warm")
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_each_goal_of_a_wait_is_reached_in_these_states(state: str) -> None:
+    answer = status(b.snapshot(STATES[state]))
+    others = {
+        "warm": {"settled"},
+        "eager": {"warm", "settled"},
+        "finished": {"warm", "settled", "ended"},  # it had been warm
+        "failed": {"ended"},
+        "lost": {"ended"},
+    }
+    assert {goal for goal in GOALS if is_reached(answer, goal)} == {state, *others.get(state, ())}
 
 
 def test_another_state_is_reached_when_the_least_advanced_run_has_it() -> None:

@@ -97,7 +97,8 @@ def _reasons(best: Row, modes: Modes) -> Iterator[str]:
     baseline = next((row for row in modes.rows if row.mode == modes.baseline), None)
     yield f"For {modes.recommended_steps:,} steps, use {best.mode}"
     if best is baseline:
-        yield ": no measured mode takes less time"
+        unknown = any(row.speed_up and row.speed_up.verdict in _UNKNOWN for row in modes.rows)
+        yield f": no {'comparable' if unknown else 'measured'} mode takes less time"
         yield " beyond noise" if any(_is_within_noise(row) for row in modes.rows) else ""
     elif (pays := best.break_even) is not None and best.speed_up is not None:
         cost = pays.cost_seconds or 0.0

@@ -128,7 +128,7 @@ def test_another_run_on_its_host_at_the_same_time_has_a_warning(history: Store) 
     assert f"Note: {words}." in shown
     assert shown.count("ran on the same host") == 1
     assert re.search(r"gpt2: 36 ms in start0 \(compile cost [\d.]+ s; beside on its host\)", shown)
-    assert "were slowed (see the runs of each program): measure again" in shown
+    assert "so speed and break-even are unknown: measure again while the machine is quiet" in shown
     (found, _) = json.loads(compared("start0", "before", "--json"))["sides"]
     (neighbour,) = found["neighbours"]
     assert neighbour == {"id": "start1", "run": "beside", "share": pytest.approx(0.25)}

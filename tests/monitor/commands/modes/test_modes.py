@@ -216,6 +216,17 @@ def test_a_difference_within_the_noise_is_not_faster() -> None:
     assert "eager: 52.7 ms in eager 1, 55.3 ms in eager 2, 51.1 ms in eager 3" in shown
 
 
+def test_no_measured_mode_takes_less_time_is_not_said_beside_a_mode_that_was_slowed() -> None:
+    """Its steps may be shorter, as in the table: of it, nothing is known."""
+    slowed = {"limited_by": {"verdict": "shared", "share": 0.4, "evidence": ("waits",)}}
+    rows = [
+        tried("eager", run_summary("eager", 0.0, 0.05)),
+        tried("default", run_summary("default", 17.2, 0.06)),
+        tried("reduce-overhead", run_summary("reduce-overhead", 20.0, 0.03, **slowed)),
+    ]
+    assert "use eager: no comparable mode takes less time" in " ".join(text(made(*rows)).split())
+
+
 def test_modes_that_ran_once_have_ratios_and_no_recommendation() -> None:
     of = made(*usual(), again=[], training_steps=100_000)
     assert of.recommended is None
