@@ -100,9 +100,12 @@ _OBJECT = re.compile(
 _MODULE = re.compile(r"\bmodule: ([\w.]{1,80}), qualname: ")  # as of torch.jit.isinstance
 _NO_MODULE = re.compile(r"<unknown module>\.|(?<= builtin )None\.")  # PyTorch's, before a name
 # In 2.6 PyTorch's own quotes are around this whole reason.
-_SKIPPED = re.compile(r"^'(skip function [\w.<>]{1,200} in file [^']{1,1000})'(?:', .*)?$")
+_SKIPPED = re.compile(
+    r"^'((?:skip function [\w.<>]{1,200} in file |inline in skipfiles: )[^']{1,1000})'(?:', .*)?$"
+)
 # In 2.6 sentences follow it, with another function as an example.
 _BUILTIN = re.compile(r"^(Graph break due to unsupported (?:Python )?builtin [\w.<>]{1,200})\. .*")
+_WITH_ADDRESS = re.compile(r"<function ([\w.<>]{1,200}) at 0x[0-9a-f]+>")
 _HINTED = " (HINT: "  # follows a guard or its place
 # Lines of an exception: PyTorch's hints, and the exception that a backend raised.
 _HINT = re.compile(r"^ {0,4}Hint: (.{1,600})$", re.MULTILINE)
@@ -205,7 +208,7 @@ def graph_break(text: str) -> str:
     exception, if that is the reason.
     """
     first, _, explanation = _NO_MODULE.sub("", text.strip()).partition("\n")
-    first = _BUILTIN.sub(r"\1", _SKIPPED.sub(r"\1", first))
+    first = _WITH_ADDRESS.sub(r"\1", _BUILTIN.sub(r"\1", _SKIPPED.sub(r"\1", first)))
     reduced, _ = _scanned(first[:_LOOKED_AT])
     explanation = explanation[:_LOOKED_AT]
     pattern = _OBJECT if first.startswith(_OF_OBJECT) else _EXPLAINED

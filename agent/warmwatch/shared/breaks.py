@@ -29,11 +29,11 @@ class _Remedy(NamedTuple):
 _OUTSIDE = "run this line outside of the compiled function, and pass its result"
 _REMEDIES = (
     _Remedy(
-        ("missing tp_iter",),
+        ("missing tp_iter", "__iter__"),
         "pass a list or a tuple, such as list(...), that is made outside of the compiled function",
     ),
     _Remedy(
-        ("missing tp_iternext",),
+        ("missing tp_iternext", "__next__"),
         "call next() outside of the compiled function, and pass the value",
     ),
     _Remedy(  # PyTorch's hint calls the class `type`
@@ -43,7 +43,7 @@ _REMEDIES = (
     _Remedy(  # PyTorch's hint, to make it outside alone, leads to the next break
         (
             "args/kwargs to proxy `generator`",
-            "torch.generator method",
+            *("torch.generator method", "userdefinedobjectvariable(generator)"),
             "opaque object was created in the middle of the program. `generator`",
         ),
         "seed the generator and draw the random numbers outside of the compiled function, or leave "
@@ -55,7 +55,7 @@ _REMEDIES = (
         "Python's random, and pass the result as a tensor",
     ),
     _Remedy(
-        ("args/kwargs to proxy",),
+        ("args/kwargs to proxy", "call_function args"),
         f"pass tensors and numbers alone to this operator, or {_OUTSIDE}",
     ),
     _Remedy(  # no setting lets it into the graph
@@ -70,7 +70,7 @@ _REMEDIES = (
     _Remedy(  # the setting lets no operator in that cannot run without data
         (
             *("tensor.item", "aten._local_scalar_dense", "data dependent operator", ".tolist"),
-            "data-dependent expression",
+            *("data-dependent expression", "slicing on data-dependent value"),
         ),
         "keep the number a tensor (to log it, copy_() it into one that exists beforehand and read "
         "that outside of the compiled function; to select by it, use a mask), or take it, or draw "
@@ -85,6 +85,7 @@ _REMEDIES = (
             "generic_jump",
             "data-dependent jump",
             "data-dependent control",
+            "dynamic control flow",
         ),
         "choose with torch.where instead of an `if` on a tensor's value, check with "
         "torch._assert_async instead of raising, or take the branch out of the compiled function",
@@ -237,11 +238,25 @@ _BY_SCHEDULER = re.compile(r"\bskip.*?(\w+\.step)\b.* in (?:file )?lr_scheduler\
 _ENTERS = re.compile(r"(?:BEFORE|SETUP)_WITH \w+(?:\((\w+)\))?")
 
 
+# In 2.6: what is called, after its class. Of PyTorch's own classes, `Deque` is in `DequeVariable`.
+_CALLS = re.compile(
+    r"(?:builtin:|skip function|inline in skipfiles:) (?!graph_break\b)([A-Za-z_][\w.]*)"
+    r"|call_function \w+\(<class '([\w.]+)'>\) "
+    r"|call torch\._dynamo\.disable\(\) wrapped function ([\w.]+)"
+    r"|call_method (?:(?:UserDefinedObject|Builtin)Variable\((\w+)\)|(\w+)Variable\(.*?\))"
+    r" (\w+) [\[(]"
+)
+
+
+_BRANCHES = ("generic_jump", "Data-dependent branching", "Dynamic control flow")
 # What it does, by the beginning of PyTorch's reason; `{}`: what the reason names
 _DOES = (
     (("missing tp_iter",), "iterates over an object{} that PyTorch does not trace"),
     (("Missing tp_iternext",), "calls next() on an object{} that PyTorch does not trace"),
-    (("Failed to convert args/kwargs",), "passes an operator an object{} that no graph has"),
+    (
+        ("Failed to convert args/kwargs", "call_function args"),
+        "passes an operator an object{} that no graph has",
+    ),
     (("Unsupported context manager",), "enters a context manager{} that PyTorch does not trace"),
     (("Observed exception",), "raises an exception{} while PyTorch traces it"),
     (("torch.* op returned non-Tensor",), "calls a function of torch{} that returns no tensor"),
@@ -254,6 +269,7 @@ _DOES = (
     (
         (
             *("Unsupported Tensor.item()", "Data dependent operator `aten._local_scalar"),
+            *("Tensor.item", "data dependent operator: aten._local_scalar"),  # 2.6
             *("Could not guard on data-dependent", "Consider annotating your code using torch"),
             "Could not extract specialized integer from data-dependent",
         ),
@@ -269,7 +285,9 @@ _DOES = (
     ),
 )
 # Names of PyTorch's own classes and of slots of CPython tell a user nothing.
-_INTERNAL = re.compile(r"(?i)\b(?:tp|nb|sq|mp)_|_mp_|_impl\b|python_type\(\)|richcompare")
+_INTERNAL = re.compile(
+    r"(?i)\b(?:tp|nb|sq|mp)_|_mp_|_impl\b|python_type\(\)|richcompare|(?-i:[a-z]Variable\b)"
+)
 _NAMED = re.compile(r" `([\w.<>]+)`| ([\w.<>]+)$")
 # A class that is called: its name is clearer
 _CONSTRUCTS = re.compile(r"\.__(?:new|init|call)__$")
@@ -306,13 +324,16 @@ def expected_break(reason: str, name: str | None, *, library: bool) -> str | Non
 
 def plain_break(reason: str, name: str | None = None, *, library: bool = False) -> str | None:
     """Why a graph broke, if PyTorch's text is hard to read; ``None``: use PyTorch's text."""
-    if reason.startswith(("generic_jump", "Data-dependent branching")):
+    if reason.startswith(_BRANCHES):
         return "it branches on a tensor's value"
     if expected := expected_break(reason, name, library=library):
         return expected
     if entered := _ENTERS.match(reason):
         named = f" `{entered[1]}`" if entered[1] else ""
         return f"it enters a context manager{named} that PyTorch does not trace"
+    if call := _CALLS.match(reason):
+        function = _CONSTRUCTS.sub("", ".".join(filter(None, call.groups())))
+        return f"it calls `{function}`, which PyTorch does not trace"
     for heads, does in _DOES:
         if head := next(filter(reason.startswith, heads), None):
             match = _NAMED.search(reason, len(head))

@@ -404,6 +404,8 @@ def test_the_breaks_of_pytorchs_data_parallel_need_no_remedy(hooks: Hooks, tmp_p
     reasons = {graph_break(text): hooks.break_place(text) for text in hooks.graph_breaks()}
     torch._dynamo.utils.counters.clear()
     assert reasons
+    if not TORCH.reason:
+        pytest.skip("torch 2.6 names no function of it")
     for reason, where in reasons.items():
         words = plain_break(reason, where["name"], library=where["library"])
         assert str(words).startswith("DistributedDataParallel breaks the graph"), reason

@@ -292,6 +292,16 @@ def test_the_full_text_remains_if_requested() -> None:
             "skip function save in file serialization.py",
         ),
         (  # 2.6
+            "'inline in skipfiles: A.f | f /home/u/a.py, skipped according trace_rules.lookup'",
+            "",
+            "inline in skipfiles: A.f | f a.py, skipped according trace_rules.lookup",
+        ),
+        (
+            "Can't find <function interp at 0x7fda785d8ea0> in numpy",
+            "",
+            "Can't find interp in numpy",
+        ),
+        (  # 2.6
             (
                 "Graph break due to unsupported builtin time.time. This function is either a "
                 "Python builtin (e.g. _warnings.warn) or a third-party C/C++ Python extension"
