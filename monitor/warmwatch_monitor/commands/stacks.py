@@ -45,7 +45,7 @@ from warmwatch_monitor.status.words.sentence import NO_RUN
 from warmwatch_monitor.status.words.states import describe_state
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.model import Compiler, RankView, Stacks
+    from warmwatch_monitor.model import Compiler, RankView, Snapshot, Stacks
 
 _MOST_RANKS = 8
 # without a step, where ranks hang that wait for others in init_process_group() or their first step
@@ -55,6 +55,12 @@ _NONE_YET = (
     "the agent has not recorded stacks of this compilation yet. It does so after 60 s "
     "(WARMWATCH_STACKS), unless something holds the interpreter's lock"
 )
+# A rank may be between two compilations of a step, or two states, when it is read.
+_TRIES, _PAUSE_SECONDS = 4, 0.5
+
+
+class _NothingHangsError(WarmwatchError):
+    """No rank compiles or hangs at this moment."""
 
 
 @click.command()
@@ -77,9 +83,25 @@ def stacks(
     agent, which records them a minute into a compilation. Without both, the kernel shows whether
     each thread runs, sleeps or waits for a device. All of that stays on this machine.
     """
-    settings = settings_from(dir=dir)
+    poller = make_poller(settings_from(dir=dir))
     note_missing_directory(dir)
-    snapshot = make_poller(settings).poll_once()
+    for left in reversed(range(_TRIES)):
+        try:
+            views = _wanted(_living(poller.poll_once(), run, dir), rank)
+        except _NothingHangsError:
+            if not left:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            break
+    left_out = max(0, len(views) - _MOST_RANKS)
+    ranks = (_stacks_of(view) for view in views[:_MOST_RANKS])
+    is_found = _print_json([*ranks], left_out) if is_json else _print(ranks, left_out)
+    ctx.exit(0 if is_found else 1)
+
+
+def _living(snapshot: Snapshot, run: str | None, dir: str | None) -> list[RankView]:
+    """The living ranks of ``run``. Raises WarmwatchError if there are none."""
     try:
         values = choose(to_builtins(status(snapshot)), run, os.geteuid())
     except UnknownRunError as error:
@@ -94,11 +116,7 @@ def stacks(
     ]
     if not living:
         raise WarmwatchError(f"{_NONE_ALIVE}: {values['summary']}")
-    views = _wanted(living, rank)
-    left_out = max(0, len(views) - _MOST_RANKS)
-    ranks = (_stacks_of(view) for view in views[:_MOST_RANKS])
-    is_found = _print_json([*ranks], left_out) if is_json else _print(ranks, left_out)
-    ctx.exit(0 if is_found else 1)
+    return living
 
 
 def _wanted(living: Sequence[RankView], number: int | None) -> list[RankView]:
@@ -111,7 +129,7 @@ def _wanted(living: Sequence[RankView], number: int | None) -> list[RankView]:
         return chosen
     chosen = [view for view in living if _hangs(view)]
     if not chosen:
-        raise WarmwatchError("no rank compiles or hangs; --rank N shows any rank")
+        raise _NothingHangsError("no rank compiles or hangs; --rank N shows any rank")
     return chosen
 
 
