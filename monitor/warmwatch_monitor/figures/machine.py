@@ -38,7 +38,7 @@ class Process(Struct, frozen=True, kw_only=True):
     workers_idle: int | None = None
     """Compile workers whose CPU time does not."""
     stopped: Annotated[bool, figure("process_stopped")] = False
-    """Stopped by a signal (SIGSTOP, Ctrl-Z) or a debugger."""
+    """Stopped by a signal (SIGSTOP, Ctrl-Z) or a debugger, or frozen with its cgroup."""
     compilers: tuple[Compiler, ...] = ()
     """The busiest compilers below it, without idle compile workers."""
 

@@ -146,6 +146,7 @@ class ProcessReading(Process, frozen=True, kw_only=True):
         compiling: the compilers below it, if one of them is busy.
         below_cpu_ratio: cores that the processes below it use, lately.
         tree_read: whether the processes below it were read.
+        thaw: of one whose cgroup is frozen, what to ``echo`` into which file.
         opens_devices: whether it has a device file open, as each user of an accelerator has.
     """
 
@@ -160,6 +161,7 @@ class ProcessReading(Process, frozen=True, kw_only=True):
     below_cpu_ratio: float | None = None
     opens_devices: bool | None = None
     tree_read: bool = False
+    thaw: str | None = None
 
 
 class Signs(Struct, frozen=True, kw_only=True):

@@ -104,7 +104,7 @@ class RankView(Struct, frozen=True, kw_only=True):
 
     @property
     def stopped(self) -> bool:
-        """Whether its process is stopped by a signal, as far as this host sees it."""
+        """Whether its process is stopped or frozen, as far as this host sees it."""
         return self.process is not None and self.process.stopped
 
     @property

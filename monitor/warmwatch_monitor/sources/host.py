@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import Compiler, Host, ProcessReading, WorkersMemory
 from warmwatch_monitor.sources import proc
+from warmwatch_monitor.sources.freezer import thaw
 from warmwatch_monitor.sources.proc import (
     CGROUPS,
     Group,
@@ -158,6 +159,8 @@ class _Followed:
         ratio = None
         if self._cpu is not None and now_ns > self._cpu[0]:
             ratio = max(0.0, (cpu - self._cpu[1]) / ((now_ns - self._cpu[0]) / 1e9))
+        rests = self._cpu is None or cpu == self._cpu[1]  # one that works is not frozen
+        frozen = thaw(self._pid) if rests else None
         self._cpu = (now_ns, cpu)
         queued = proc.queued_seconds(self._pid)
         if children is not None:
@@ -175,7 +178,8 @@ class _Followed:
             threads=stat.threads,
             workers_busy=busy,
             workers_idle=idle,
-            stopped=stat.stopped,
+            stopped=stat.stopped or frozen is not None,
+            thaw=frozen,
             compilers=self._busiest,
             private_bytes=private,
             workers_memory=self._workers_memory,

@@ -13,6 +13,7 @@ from warmwatch.shared.record import Slot
 from warmwatch.shared.values import PRECOMPILED
 from warmwatch_monitor.commands.terminal import table
 from warmwatch_monitor.model import ProcessReading
+from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import summary
 
 STEP = 0.036  # of b.WARM, so it is silent after three seconds
@@ -74,6 +75,18 @@ def test_the_sentence_names_the_ranks_whose_process_is_stopped(
     text = summary(b.snapshot(*views))
     assert words in text
     assert "left" not in text
+
+
+def test_a_frozen_process_is_not_said_to_wait_for_data() -> None:
+    slot = replace(b.STALLED, steps=replace(b.STALLED.steps, batches=9, last_batch_ns=b.ago(80)))
+    frozen = replace(STOPPED, thaw="0 > /sys/fs/cgroup/pod/cgroup.freeze")
+    view = b.view(slot, process=frozen)
+    text = summary(b.snapshot(view))
+    assert text.endswith("; its process is frozen")
+    assert "data" not in text
+    assert evidence(view)[0].endswith(
+        "docker unpause, or echo 0 > /sys/fs/cgroup/pod/cgroup.freeze, continues it"
+    )
 
 
 def test_steps_that_a_cuda_graph_replays_can_be_marked() -> None:

@@ -32,7 +32,7 @@ from warmwatch_monitor.output.amounts import (
 )
 from warmwatch_monitor.output.summary import Clause, Words, begin
 from warmwatch_monitor.status.schema.rank import Inefficiency
-from warmwatch_monitor.status.words.progress import slower_than_before
+from warmwatch_monitor.status.words.progress import halted, slower_than_before
 from warmwatch_monitor.status.words.repeating import (
     REMEDY_OF_SIZES,
     bypasses,
@@ -94,7 +94,7 @@ def at_work(view: RankView) -> str:
     if process is None:
         return ""
     if process.stopped:
-        return "its process is stopped"
+        return halted(view, short=True)
     if stopped := next((compiler for compiler in process.compilers if compiler.stopped), None):
         return f"{_named(stopped)} is stopped: it hangs until it is let go on"
     if busy := next((compiler for compiler in process.compilers if compiler.busy), None):

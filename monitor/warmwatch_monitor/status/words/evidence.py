@@ -14,6 +14,8 @@ from warmwatch_monitor.status.words.conditions import conditions, failed, ineffi
 from warmwatch_monitor.status.words.progress import (
     baseline_measured,
     busy_workers,
+    continuing,
+    halted,
     pause_evidence,
     throughput,
 )
@@ -78,11 +80,10 @@ def long_step_evidence(figures: Figures) -> Iterator[str]:
 
 def evidence(view: RankView) -> list[str]:
     """The facts behind the judgement of ``view``, the most important first."""
-    stopped = "its process is stopped (SIGSTOP, Ctrl-Z, a debugger): kill -CONT continues it"
     baseline, rates = baseline_measured(view.figures.baseline), throughput(view)
     return [
         *_end(view),
-        *([stopped] if view.living and view.stopped else []),
+        *([f"{halted(view)}: {continuing(view)} continues it"] if view.stopped else []),
         *_workers(view),
         *_compilers(view),
         *_steps(view),

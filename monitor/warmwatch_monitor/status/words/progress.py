@@ -142,6 +142,28 @@ def _signs(view: RankView) -> Iterator[str]:
         yield f"the process works ({100 * (view.process.cpu_ratio or 0.0):.0f} % of a core)"
 
 
+def is_frozen(view: RankView) -> bool:
+    """Whether its cgroup stops its process."""
+    return view.process is not None and view.process.thaw is not None
+
+
+def halted(view: RankView, *, short: bool = False) -> str:
+    """``its process is stopped (SIGSTOP, Ctrl-Z, a debugger)``: of one that is."""
+    how, why = (
+        ("frozen", "docker pause, cgroup.freeze")
+        if is_frozen(view)
+        else ("stopped", "SIGSTOP, Ctrl-Z, a debugger")
+    )
+    return f"its process is {how}" if short else f"its process is {how} ({why})"
+
+
+def continuing(view: RankView) -> str:
+    """What continues it."""
+    if view.process is None or view.process.thaw is None:
+        return "kill -CONT"
+    return f"docker unpause, or echo {view.process.thaw},"
+
+
 def throughput(view: RankView) -> str:
     """``0.94 M tokens/s, MFU 41 %`` at its recent speed; empty if the work of a step is unknown."""
     worth, seconds, mfu = view.figures.worth, view.figures.steps.length, view.utilization

@@ -28,6 +28,8 @@ from warmwatch_monitor.status.words.progress import (
     busy_workers,
     deadline,
     deadline_words,
+    halted,
+    is_frozen,
     left,
     pausing,
     without_steps,
@@ -146,13 +148,14 @@ def _waiting(run: RunView, decisive: RankView) -> Iterator[Clause]:
 
 
 def _stopped(run: RunView, decisive: RankView) -> Iterator[Clause]:
-    """Ranks whose process is stopped: they would look slow or hung."""
-    ranks = [view.rank for view in run.living if view.stopped]
+    """Ranks whose process is stopped or frozen: they would look slow or hung."""
+    stopped = [view for view in run.living if view.stopped]
+    ranks = [view.rank for view in stopped]
     if ranks and ranks != [decisive.rank]:
-        yield Clause(_of_ranks("is", " stopped", ranks), Kind.WAIT)
+        halts = " frozen" if all(map(is_frozen, stopped)) else " stopped"
+        yield Clause(_of_ranks("is", halts, ranks), Kind.WAIT)
     elif ranks and "long_compile" not in decisive.judgement.conditions:  # else its words contain it
-        short = "its process is stopped"
-        yield Clause(f"{short} (SIGSTOP, Ctrl-Z, a debugger)", Kind.WAIT, short)
+        yield Clause(halted(decisive), Kind.WAIT, halted(decisive, short=True))
 
 
 def _meanwhile(run: RunView, decisive: RankView) -> Iterator[Clause]:

@@ -458,7 +458,7 @@ def _stalled(view: RankView) -> StateText:
 def _since_its_last_batch(view: RankView) -> str:
     """Whether it stands within a step or between two; empty if no DataLoader shows that."""
     progress = view.figures.progress
-    if progress.batch_quiet_seconds is None:
+    if progress.batch_quiet_seconds is None or view.stopped:
         return ""
     if progress.batch_quiet_seconds > progress.quiet_seconds:
         return "it took no batch since: perhaps it waits for data"
