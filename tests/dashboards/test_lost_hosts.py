@@ -30,7 +30,7 @@ def test_a_host_that_dies_with_its_ranks_is_one_page_that_names_it() -> None:
     for name, labels, times in world.history():
         fired.setdefault(name, {})[labels.get("run", "")] = times
     assert fired == {
-        "WarmwatchHostLost": {"raised": [about(5.6, 30)], "aborted": [about(8.75, 30)]},
+        "WarmwatchHostLost": {"raised": [about(5.6, 30)], "aborted": [about(7.75, 30)]},
         "WarmwatchDaemonDown": {"": [about(7, 30)]},
     }
     ((_, text),) = [
@@ -125,7 +125,7 @@ def test_a_daemon_that_is_down_is_the_cause_of_nothing() -> None:
     assert fired == {
         "WarmwatchDaemonDown": {"": [about(7, 24.75)]},
         # rank 0 of it lives, as is seen when its daemon answers again
-        "WarmwatchRunFailed": {"raises": [about(16.25, 25)]},
+        "WarmwatchRunFailed": {"raises": [about(15.6, 25)]},
         "WarmwatchRankLost": {"raises": [about(25, 30)], "raised-before": [about(3.75, 30)]},
     }
     text = world.texts("WarmwatchRunFailed", 20)
@@ -183,11 +183,11 @@ AGAIN = [(500.0, "starting")]
 @pytest.mark.parametrize(
     ("later", "failed", "ended"),
     [
-        pytest.param([], (6.25, 40), None, id="hangs", marks=pytest.mark.long),
+        pytest.param([], (5.6, 40), None, id="hangs", marks=pytest.mark.long),
         pytest.param(
-            [(1500.0, "compiling"), (1800.0, "warm")], (6.25, 30), None, id="steps after all"
+            [(1500.0, "compiling"), (1800.0, "warm")], (5.6, 30), None, id="steps after all"
         ),
-        pytest.param([(1500.0, "lost")], (6.25, 25), (26.25, 40), id="a person ends it"),
+        pytest.param([(1500.0, "lost")], (5.6, 25), (26.25, 40), id="a person ends it"),
     ],
 )
 def test_a_run_that_failed_has_not_come_back_before_a_step(
@@ -284,8 +284,8 @@ def test_a_run_whose_records_cannot_be_read_keeps_its_alerts_and_gets_no_other()
     for name, labels, times in world.history():
         fired.setdefault(name, {})[labels.get("run", "")] = times
     assert fired == {
-        "WarmwatchRunFailed": {"failed": [about(6.25, 40)], "raises": [about(21.25, 27)]},
-        "WarmwatchStalled": {"stalls": [about(7, 40)]},
+        "WarmwatchRunFailed": {"failed": [about(5.6, 40)], "raises": [about(20.6, 27)]},
+        "WarmwatchStalled": {"stalls": [about(6.1, 40)]},
         "WarmwatchStalledLong": {"stalls": [about(15.25, 40)]},
         "WarmwatchRankLost": {"lost": [about(5.75, 40)], "raises": [about(27, 40)]},
         "WarmwatchSourceDown": {"": [about(17, 26.75)]},

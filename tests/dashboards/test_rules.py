@@ -84,6 +84,7 @@ def everything() -> World:
     # over: by an exception, for want of memory, one long after another; cancelled; completed
     one.rank("raised", states=[(0, "warm"), (100, "failed")], end=raised)
     two.rank("raised", 1, states=[(0, "warm"), (103, "lost")], end={"end": "lost"})
+    one.rank("restarts", states=[(0, "warm"), (100, "failed")], end=raised, restarts=True)
     one.rank("large", states=[(0, "warm"), (100, "lost")], end={"end": "lost"}, oom=True)
     for run, apart in (("apart", 50), ("cancelled", 4)):
         one.rank(run, states=[(0, "warm"), (100, "lost")], end={"end": "lost"})
@@ -157,11 +158,16 @@ FIRE: dict[str, dict[str, tuple[float, float]]] = {
     "WarmwatchNeverCompiled": {"never_compiled": (4.0, 20.0)},
     "WarmwatchSlowerThanBefore": {"slower_than_before": (2.0, 20.0)},
     "WarmwatchSlower": {"slower": (10.0, 20.0)},
-    "WarmwatchStalled": {"o'stalled & co": (3.25, 20.0)},
+    "WarmwatchStalled": {"o'stalled & co": (2.25, 20.0)},
     "WarmwatchStalledLong": {"o'stalled & co": (11.5, 20.0)},
     "WarmwatchRankLost": {"unknown-end": (1.0, 20.0), "lost": (2.0, 20.0)},
     "WarmwatchHostLost": {"host-lost": (2.75, 20.0)},
-    "WarmwatchRunFailed": {"large": (3.0, 20.0), "raised": (3.0, 20.0), "apart": (4.0, 20.0)},
+    "WarmwatchRunFailed": {
+        "raised": (2.25, 20.0),
+        "large": (2.25, 20.0),
+        "restarts": (3.0, 20.0),
+        "apart": (3.25, 20.0),
+    },
     "WarmwatchRunEnded": {"ended-sometime": (1.5, 20.0), "cancelled": (3.0, 20.0)},
     "WarmwatchCompileSkew": {"waits-little": (1.75, 20.0), "waits": (7.5, 20.0)},
     "WarmwatchLongCompile": {"long-compile": (2.0, 20.0)},
@@ -172,7 +178,7 @@ FIRE: dict[str, dict[str, tuple[float, float]]] = {
     "WarmwatchRecordsRefused": {"bad": (12.0, 20.0)},
     "WarmwatchRecordDirectoryFull": {"bad": (4.0, 20.0)},
     "WarmwatchSourceStale": {"host": (3.25, 20.0)},
-    "WarmwatchClockOff": {"late": (0.25, 20.0)},
+    "WarmwatchClockOff": {"late": (2.25, 20.0)},
     "WarmwatchDaemonDown": {"down": (4.0, 20.0)},
     "WarmwatchDaemonRestarts": {"restarts": (9.25, 20.0)},
     "WarmwatchScrapesFail": {"flaky": (4.0, 20.0)},

@@ -41,6 +41,7 @@ from datetime import timedelta
 dist.init_process_group("gloo", timeout=timedelta(seconds=900))
 c = DistributedDataParallel(torch.compile(make(), backend=slowly))
 o = torch.optim.SGD(c.parameters(), lr=.1)
+stop_at("begin")
 train(c, o, 5)
 stop_at("warm")
 if RANK == 1:
@@ -114,6 +115,11 @@ def test_the_rank_that_the_others_wait_for_is_named(records: Path, ranks: int) -
         training(records, PRELUDE + ONE_COMPILES, launcher=torchrun(ranks), env=env) as started,
         daemon(records) as url,
     ):
+        places.reached("begin", ranks)  # the first collective may hang
+        wait_until(lambda: states(url) == ["starting"] * ranks)
+        timeouts = [rank["collective_timeout_seconds"] for rank in only_run(url)["ranks"]]
+        assert timeouts == [900] * ranks
+        places.go("begin")
         wait_until(lambda: places.has("compiling", 1))
         # the others have compiled, and wait for rank 1 in the first backward's collective
         others = "1 rank waits" if ranks == 2 else f"{ranks - 1} ranks wait"

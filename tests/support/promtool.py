@@ -204,17 +204,22 @@ class Daemon:
         ended_at: float | None = None,
         is_end_known: Callable[[float], bool] = lambda _: True,
         oom: bool = False,
+        restarts: bool = False,
         gpu: str = "",
         names: Labels | None = None,
         quiet_since: float | None = None,
+        stall_limit: float = 60,
+        steps: float | None = None,
         removed: float = math.inf,
     ) -> None:
         """Its series. ``states``: from which second on, each; ``conditions``: from when to when.
 
         A stall is at the last step; a compilation began with its state. ``ended_at``: when its last
         state began, if not when the daemon shows it. ``is_end_known``: when it shows that.
-        ``names``: what its cluster software calls it. ``quiet_since``: when it made its last step.
-        ``removed``: from when on the daemon does not show it, since its retention is over.
+        ``restarts``: whether its torchrun may start it again. ``names``: what its cluster software
+        calls it. ``quiet_since``: when it made its last step. ``stall_limit``: in seconds.
+        ``steps``: their number, if it matters. ``removed``: from when on the daemon does not show
+        it, since its retention is over.
         """
         who = {"run": run, "rank": str(rank)}
         life = _Life(states, ended_at, is_end_known)
@@ -240,14 +245,18 @@ class Daemon:
         known = {"host": host or self.host, "owner": owner, "launch": "0a1b", **(names or {})}
         add("run_info", lambda _: 1, **known)
         add("world_size", lambda _: world_size)
-        limit = lambda at: None if life.is_over(at) else timeout  # noqa: E731
-        add("collective_timeout_seconds", limit, backend="nccl")
+        living = lambda value: lambda at: None if life.is_over(at) else value  # noqa: E731
+        add("collective_timeout_seconds", living(timeout), backend="nccl")
+        add("stall_limit_seconds", living(stall_limit))
+        add("steps_total", lambda _: steps)
         for name in CONDITIONS:
             held = (conditions or {}).get(name, (1.0, 0.0))
             add("condition", lambda at, h=held: float(h[0] <= at <= h[1]), condition=name)
         if end is not None:
             add("end_info", lambda at: 1 if life.is_over(at) else None, **end)
             add("oom_killed", lambda at: float(oom) if life.is_over(at) else None)
+        if restarts:
+            add("restart_possible", lambda at: 1 if life.is_over(at) else None)
         if gpu:
             add("rank_gpu_info", lambda at: None if life.is_over(at) else 1, uuid=gpu)
 

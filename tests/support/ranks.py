@@ -142,7 +142,8 @@ class Rank:
         record.store_identity(data, record.Identity(run="t"))
         return record.unpack(bytes(data))
 
-    def judge(self, *, alive: bool = True) -> verdict.Judgement:
+    def judge(self, *, alive: bool = True, timeout: float = 0) -> verdict.Judgement:
+        """``timeout``: of the collectives in which it may wait for its first step, in seconds."""
         slot = self.slot()
         facts = Facts(
             attached_ns=self.attached,
@@ -153,5 +154,6 @@ class Rank:
             longest_step_ns=record.longest_ns(slot.clean_bins),
             alive=alive,
             baseline_steps=self.baseline_steps,
+            collective_timeout_ns=round(timeout * 1e9),
         )
         return verdict.judge(facts, self.now)

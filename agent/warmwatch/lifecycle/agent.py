@@ -22,7 +22,7 @@ from warmwatch.lifecycle.warmth import AfterWarm, WarmCallbacks
 from warmwatch.process.ending import End, on_child_exit, on_main_thread_exception
 from warmwatch.process.process_tree import child_name, is_data_worker, is_preparing
 from warmwatch.process.settings import Settings, plain_name
-from warmwatch.process.torch_state import Parameters
+from warmwatch.process.torch_state import Parameters, has_peers
 from warmwatch.recorder.own_record import OwnRecord
 from warmwatch.steps.batches import make_batches
 from warmwatch.steps.steps import make_steps
@@ -40,7 +40,8 @@ class Agent:
         version: version of the agent.
         options: arguments of ``attach()``: ``run``, ``tokens_per_step``...
         attached: attach time on the monotonic and on the wall clock, in nanoseconds.
-        deferred: create the record at the first step or compile activity, not earlier.
+        deferred: create the record at the first step or compile activity; of a rank with peers
+            with its first optimizer, or when Dynamo is imported.
 
     Attributes:
         listener: receives the events of all hooks.
@@ -126,13 +127,13 @@ class Agent:
         return self._process.ledger
 
     def arm(self) -> None:
-        """Install the hooks of Dynamo, and open the record unless this is a child process."""
+        """Install the hooks of Dynamo, and open the record; of a child process if it is a rank."""
         self._hooks.install(registry.POINTS, self.listener)
         self._arm_for_modes()
         self._arm_precompiled()
         self._armed = True
         self._eager.begin()
-        if child_name() is None and not self._deferred:
+        if has_peers() or (child_name() is None and not self._deferred):
             self.open()
         self.record.set_hooks(self._hooks.names, self._hooks.missing)
 

@@ -44,7 +44,7 @@ class Attached:
     Args:
         options: arguments of ``attach()``.
         deferred: under ``warmwatch run``, where a process may not train at all: create the record
-            at the first step or compile activity, not earlier.
+            at the first step or compile activity, or earlier of a rank with peers.
         on_dynamo: called when Dynamo has been imported, before the hooks are armed.
     """
 

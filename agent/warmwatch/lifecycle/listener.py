@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from warmwatch.hooks.phases import OUTSIDE, is_tracing, phase_of
 from warmwatch.hooks.points import Fact, Listener
 from warmwatch.process.process_tree import child_name
+from warmwatch.process.torch_state import has_peers
 from warmwatch.shared.record import COMPILE_INDEX, PHASES
 
 _EVALUATING = COMPILE_INDEX["evaluating_since_ns"]
@@ -65,6 +66,8 @@ class HookListener(Listener):
     def created(self, optimizer: Any) -> None:
         self._process.ledger.post("optimizer", {})
         self._step_source.created(optimizer)
+        if has_peers():
+            self._open()
 
     def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
         self._steps.wrap_rare(wrap)

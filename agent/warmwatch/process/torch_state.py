@@ -76,6 +76,12 @@ def distributed() -> tuple[int, int] | None:
     return (rank, world_size) if 0 <= rank <= world_size <= MOST_RANKS else None
 
 
+def has_peers() -> bool:
+    """Whether it is a rank of several: it may hang in a collective before its first step."""
+    member = distributed()
+    return member is not None and member[1] > 1
+
+
 BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl")
 OTHER = "other"
 _MOST_GROUPS = 64  # the default group is the first; reading thousands would take too long

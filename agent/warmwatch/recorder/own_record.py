@@ -30,7 +30,7 @@ from warmwatch.shared.run_name import launcher_run, program_name
 _TIMEOUT = 1.0  # seconds to wait for a disk at the end, and for the provenance at the start
 # Journal lines that refresh the identity, such as the GPUs in use. All are rare. The first
 # compilation takes longest, so its beginning is one of them.
-_REFRESHING = ("begin", "end", "step", "warm", "eager")
+_REFRESHING = ("attach", "begin", "end", "step", "warm", "eager")
 
 
 class OwnRecord:

@@ -20,6 +20,9 @@ CRASHES = frozenset({4, 5, 6, 7, 8, 11, 31})
 STALL_FLOOR_NS = 60 * 10**9
 STALL_MEDIANS = 10
 STALL_GAPS = 2
+# Of the timeout of its collectives, before a rank's first step: no earlier one shows how long is
+# too long, and after the timeout the rank aborts.
+STALL_TIMEOUT_SHARE = 0.5
 # A longer save may as well hang, in a filesystem that does not reply: by then the collectives of
 # the other ranks have timed out.
 SAVING_PATIENCE_NS = 600 * 10**9
@@ -80,6 +83,8 @@ class Facts(NamedTuple):
         earlier_warmups_ns: lengths of the first warm-ups of comparable earlier runs, newest first.
         workers_compile: workers of its DataLoaders compile, or later ones compiled again.
         baseline_steps: the number of first steps that run eagerly on purpose: none is clean.
+        collective_timeout_ns: the timeout of the collectives in which it may wait for its first
+            step; 0 if it has none, or if nothing shows that it does not work.
     """
 
     attached_ns: int
@@ -105,6 +110,7 @@ class Facts(NamedTuple):
     workers_memory: bool = False
     killed_by: int = 0
     fell_first: bool = False
+    collective_timeout_ns: int = 0
 
 
 class Judgement(NamedTuple):
@@ -276,8 +282,11 @@ def advanced_ns(facts: Facts) -> int:
     return max(facts.steps.last_step_ns, compile.between_cells_until_ns, compile.settled_ns)
 
 
-def stall_after_ns(facts: Facts) -> int:
-    """How long a rank that steps may be quiet before it counts as stalled."""
+def stall_after_ns(facts: Facts) -> int | None:
+    """How long a rank may be quiet before it counts as stalled; ``None``: nothing shows that."""
+    if not facts.steps.steps:
+        share = round(STALL_TIMEOUT_SHARE * facts.collective_timeout_ns)
+        return max(STALL_FLOOR_NS, share) if share else None
     median = int(STALL_MEDIANS * (facts.median_step_ns or 0))
     gap = max(facts.longest_step_ns, facts.compile.longest_rest_ns)
     return max(STALL_FLOOR_NS, median, STALL_GAPS * gap)
@@ -460,14 +469,15 @@ def _living(facts: Facts, now_ns: int) -> Judgement:
         phase = PHASES[compile.active_phase - 1] if compile.active_phase else None
         return Judgement(state=state, since_ns=since, compiling=True, phase=phase)
     warm_by = _warm_by(facts, now_ns)
-    if not steps.steps and not compile.begun and not warm_by:
-        return Judgement(state=State.STARTING, since_ns=facts.attached_ns)
     clean = 0 if _held_up(facts, now_ns) else _clean(facts)
     # most ranks have just stepped: only one that has not for the shortest limit may be stalled
-    if steps.steps and now_ns - steps.last_step_ns > STALL_FLOOR_NS:
-        stalled_at = moved_ns(facts) + stall_after_ns(facts)
-        if now_ns > stalled_at:
+    may_stall = bool(steps.steps) or warm_by is None
+    if may_stall and now_ns - steps.last_step_ns > STALL_FLOOR_NS:
+        limit = stall_after_ns(facts)
+        if limit is not None and now_ns > (stalled_at := moved_ns(facts) + limit):
             return Judgement(state=State.STALLED, since_ns=stalled_at, clean_steps=clean)
+    if not steps.steps and not compile.begun and not warm_by:
+        return Judgement(state=State.STARTING, since_ns=facts.attached_ns)
     return _without_activity(facts, clean, warm_by)
 
 

@@ -302,6 +302,11 @@ def end_families(snapshot: Snapshot) -> Iterator[Family]:
         "exception where they are known.",
         type="info",
     )
+    restarts = Family(
+        name="warmwatch_restart_possible",
+        help="1 if the torchrun of an ended rank may start it again: it lives, or cannot be seen.",
+        type="gauge",
+    )
     killed, together = family_of(OutOfMemory), family_of(EndedTogether)
     compiling = Family(
         name="warmwatch_run_compiling_start_timestamp_seconds",
@@ -323,7 +328,10 @@ def end_families(snapshot: Snapshot) -> Iterator[Family]:
             if how := view.end:
                 ended.add(Labels({**who, "end": how, **_cause(view)}), 1)
             killed.add(Labels(who), view.oom_killed)
+            if view.reading is not None and not view.living:
+                restarts.add(Labels(who), view.reading.restart_possible)
     yield ended
+    yield restarts
     yield killed
     yield together
     yield compiling

@@ -248,6 +248,8 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
     pid: int | None = None  # of the living process, in this reader's own pid namespace
     # When it died, or else when this reader found the lock released after it had seen it held.
     gone_ns: int | None = None
+    # Of one that is gone: its torchrun may start its rank again, since it lives or is not seen.
+    restart_possible: bool | None = None
     death: Death | None = None  # if it wrote no exit status, and the kernel reports its end
     beginning: Beginning | None = None  # the last one, whether it has ended or not
     recompile: Recompile | None = None  # the same

@@ -85,7 +85,7 @@ def _progress(
         quiet_seconds=max(0, now_ns - verdict.quiet_since_ns(facts)) / 1e9,
         state_since=epoch(slot.header, judgement.since_ns),
         compiler_quiet_seconds=_ago(slot.compile.last_end_ns, now_ns),
-        stall_limit_seconds=verdict.stall_after_ns(facts) / 1e9,
+        stall_limit_seconds=seconds(verdict.stall_after_ns(facts)),
         batch_quiet_seconds=_ago(slot.steps.last_batch_ns, now_ns),
         open_seconds=_ago(verdict.open_since_ns(facts), now_ns),
         stretch=_stretch(slot, facts, now_ns, read_ns) if judgement.state not in ENDED else None,

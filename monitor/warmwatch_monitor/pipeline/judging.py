@@ -253,6 +253,7 @@ class Judging:
             gpus=used,
             working={folder: state.work.working_ns for folder, state in followed.items()},
             busy={folder: state.work.busy_ns for folder, state in followed.items()},
+            measured={folder for folder, state in followed.items() if state.work.measured},
             long_compile_ns=self._long_compile_ns,
             earlier={
                 folder: tuple(round(seconds * 1e9) for seconds in history.warmup_seconds)
@@ -402,6 +403,7 @@ class Work(Struct, frozen=True, kw_only=True):
     # When any of its processes or GPUs was last busy, or readings were missing: in a hung
     # compilation nothing is busy.
     busy_ns: int = 0
+    measured: bool = False  # whether the last readings show that it works, or that it does not
     # of its process at the last reading: an equal value is not a new reading
     cpu_seconds: float | None = None
 
@@ -419,7 +421,8 @@ def follow_work(
     - A GPU that runs kernels at least half of the time works, unless its power is low. Full
       utilization at low power is a collective that spins. Then nothing else counts: the process
       that waits for it may spin as well.
-    - If its GPUs are idle, or it has none, a process works if it uses at least half a core.
+    - If its GPUs are idle, or it has none, a process works if it, or all processes below it,
+      use at least half a core: workers may prepare its data.
     - Missing readings prove nothing: without those of its GPUs, the process alone does not
       show whether the rank works or waits.
 
@@ -433,12 +436,15 @@ def follow_work(
     moment = 0
     if computing:
         moment = max(computing)
-    elif not busy and gpus_read and process is not None and process.cpu_seconds != work.cpu_seconds:
-        moment = now_ns if (process.cpu_ratio or 0.0) >= WORKING_RATIO else 0
+    elif not busy and gpus_read and process is not None:
+        is_new = process.cpu_seconds != work.cpu_seconds
+        ratio = max(is_new * (process.cpu_ratio or 0.0), process.below_cpu_ratio or 0.0)
+        moment = now_ns if ratio >= WORKING_RATIO else 0
     working_ns = max(work.working_ns, min(moment, now_ns))
     cpu_seconds = work.cpu_seconds if process is None else process.cpu_seconds
     busy_ns = work.busy_ns if gpus_read and _is_idle(process, gpus) else now_ns
-    after = Work(working_ns=working_ns, cpu_seconds=cpu_seconds, busy_ns=busy_ns)
+    measured = gpus_read and process is not None and process.cpu_ratio is not None
+    after = Work(working_ns=working_ns, cpu_seconds=cpu_seconds, busy_ns=busy_ns, measured=measured)
     return work if after == work else after
 
 

@@ -31,6 +31,7 @@ from warmwatch_monitor.pipeline.memory import workers_memory
 
 _TOGETHER_NS = 10 * 10**9
 _OUTLIVED_NS = 2 * 10**9  # a scheduler kills all ranks within this time
+_USUAL_TIMEOUT_NS = 600 * 10**9  # of collectives: NCCL's, and the shortest of all backends
 
 
 class Circumstances(Struct, frozen=True, kw_only=True):
@@ -42,6 +43,7 @@ class Circumstances(Struct, frozen=True, kw_only=True):
     gpus: Mapping[str, tuple[GpuReading, ...]] = {}  # see ``owned``
     working: Mapping[str, int] = {}  # when its rank was last seen to work
     busy: Mapping[str, int] = {}  # when any of its processes last was, including compilers
+    measured: Collection[str] = ()  # records of ranks whose work, or rest, the last readings show
     long_compile_ns: int = verdict.LONG_COMPILE_NS  # see ``Facts``
     earlier: Mapping[str, tuple[int, ...]] = {}  # first warm-ups of comparable runs
     slower: Mapping[str, Slower] = {}
@@ -190,6 +192,7 @@ class Peers(Struct, frozen=True, kw_only=True):
     compiled_ns: int = 0  # when one of them last compiled
     at_work_ns: int = 0  # when one was last seen to work: others wait for one that evaluates
     pause_ns: int = 0  # until when one of them saves or evaluates
+    measured: bool = False  # it is known of each living one whether it works
     longest: LongestActivities = LongestActivities(())
 
     @classmethod
@@ -203,6 +206,7 @@ class Peers(Struct, frozen=True, kw_only=True):
                 (circumstances.working.get(reading.folder, 0) for reading in living), default=0
             ),
             pause_ns=max(pauses, default=0),
+            measured=all(reading.folder in circumstances.measured for reading in living),
             longest=LongestActivities(reading.slot.compile for reading in readings),
         )
 
@@ -274,7 +278,19 @@ def facts(reading: RecordReading, circumstances: Circumstances, peers: Peers) ->
         ),
         workers_memory=workers_memory(circumstances.process(reading)) is not None,
         fell_first=fell_first(reading, peers.readings, circumstances.now_ns),
+        collective_timeout_ns=_collective_timeout_ns(slot.identity) if peers.measured else 0,
     )
+
+
+def _collective_timeout_ns(identity: Identity) -> int:
+    """The timeout of the collectives of a rank, 0 without peers.
+
+    The agent reports it with the first activity or step. A rank may hang before that.
+    """
+    if (identity.world_size or 1) < 2:
+        return 0
+    reported = identity.collective_timeout
+    return _USUAL_TIMEOUT_NS if reported is None else round(reported * 1e9)
 
 
 def fell_first(reading: RecordReading, readings: Sequence[RecordReading], now_ns: int) -> bool:

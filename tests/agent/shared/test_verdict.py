@@ -338,16 +338,24 @@ def test_compile_time_does_not_raise_the_stall_limit() -> None:
     assert rank.judge().state is State.STALLED
 
 
-def test_a_rank_that_compiles_or_never_stepped_does_not_stall() -> None:
+@pytest.mark.parametrize("timeout", [0, 900], ids=["alone", "with collectives"])
+def test_a_rank_stalls_before_its_first_step_if_its_collectives_are_about_to_time_out(
+    timeout: float,
+) -> None:
     rank = Rank()
+    for end, state in ((False, State.STARTING), (True, State.WARMING)):
+        if end:
+            rank.ledger.begin("dynamo")
+            rank.wait(1000)
+            assert rank.judge(timeout=timeout).state is State.COMPILING
+            rank.ledger.end("dynamo")
+        rank.wait(450)
+        assert rank.judge(timeout=timeout).state is state
+        rank.wait(1)
+        assert rank.judge(timeout=timeout).state is (State.STALLED if timeout else state)
+    rank.ledger.post("settled", {"by": "ready"})  # a server that waits for requests
     rank.wait(1000)
-    assert rank.judge().state is State.STARTING
-    rank.ledger.begin("dynamo")
-    rank.wait(1000)
-    assert rank.judge().state is State.COMPILING
-    rank.ledger.end("dynamo")
-    rank.wait(1000)
-    assert rank.judge().state is State.WARMING
+    assert rank.judge(timeout=timeout).state is State.WARM
 
 
 @pytest.mark.parametrize(
@@ -434,7 +442,7 @@ def test_unknown_facts_of_a_rank_have_their_defaults() -> None:
         **dict.fromkeys(("median_step_ns", "gone_ns", "usual_step_ns")),
         **dict.fromkeys(("longest_step_ns", "peers_compiled_ns", "last_batch_ns"), 0),
         **dict.fromkeys(("working_ns", "peers_longest_ns", "pause_ns", "baseline_steps"), 0),
-        "killed_by": 0,
+        **dict.fromkeys(("killed_by", "collective_timeout_ns"), 0),
         "fell_first": False,
         **dict.fromkeys(("slower", "memory_growing", "workers_memory", "workers_compile"), False),
         "alive": True,

@@ -82,7 +82,7 @@ def test_a_word_that_one_read_copied_half_is_read_again(
 
 
 def test_without_new_energy_or_observed_work_the_summary_is_the_same_object() -> None:
-    account, work = EnergyUsed(), Work(cpu_seconds=3.0)
+    account, work = EnergyUsed(), Work(cpu_seconds=3.0, measured=True)
     idle = ProcessReading(pid=1, cpu_seconds=3.0, resident_bytes=1, cpu_ratio=0.0, workers_busy=0)
     assert updated(account, b.view(b.WARM), b.NOW) is account
     assert follow_work(work, idle, (), b.NOW, uses_gpus=False) is work

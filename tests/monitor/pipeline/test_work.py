@@ -10,6 +10,7 @@ from support import builders as b
 from support import sources
 from support.builders import NOW, SECOND
 from support.values import replace
+from warmwatch.shared.record import Slot, StepCounts
 from warmwatch.shared.states import State
 from warmwatch.shared.verdict import judge
 from warmwatch_monitor.model import GpuReading, ProcessReading, RecordReading
@@ -31,7 +32,13 @@ OLD = {"utilization_ratio": 0.98, "power_watts": None}
 class Watched:
     """Ranks that stopped making steps at NOW, read once a second from then on."""
 
-    def __init__(self, *ranks: tuple[dict[str, float | None] | None, float | None]) -> None:
+    def __init__(
+        self,
+        *ranks: tuple[dict[str, float | None] | None, float | None],
+        slot: Slot | None = None,
+    ) -> None:
+        steps = replace(b.WARM.steps, last_step_ns=NOW)
+        self.slot = slot or replace(b.WARM, steps=steps)
         self.assembly = Assembly(sources.settings("/d"))
         self.ranks = ranks
         self.passed = 0
@@ -49,8 +56,7 @@ class Watched:
     def _readings(self, *, records: bool) -> Readings:
         found, gpus, processes = [], [], {}
         for number, (gpu, ratio) in enumerate(self.ranks):
-            slot = b.as_rank(b.WARM, number, len(self.ranks))
-            slot = replace(slot, steps=replace(slot.steps, last_step_ns=NOW))
+            slot = b.as_rank(self.slot, number, len(self.ranks))
             if gpu is not None:
                 device = replace(b.gpu(number, **gpu), at_ns=NOW + self.passed * SECOND)
                 gpus.append(device)
@@ -152,6 +158,29 @@ def test_observed_work_is_retained_over_a_failed_verdict(
         broken.setattr(judging, "group", lambda *_, **__: 1 // 0)
         assert watched.states(1) == []
     assert watched.states(30) == [State.WARM]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "state"),
+    [
+        ([(SPINS, 1.0), (IDLES, 0.0)], State.STALLED),
+        ([(None, 0.0), (None, 0.0)], State.STALLED),
+        ([(None, 0.0)], State.WARMING),
+        ([(IDLES, 0.0), (None, 1.0)], State.WARMING),
+        ([(IDLES, 0.0), (None, None)], State.WARMING),
+        ([(IDLES, 0.0), (UNREAD, 0.0)], State.WARMING),
+    ],
+    ids=["a collective", "gloo", "alone", "one works", "one is not seen", "a GPU is not read"],
+)
+def test_ranks_stall_before_their_first_step_if_each_is_seen_to_do_nothing(
+    ranks: list[tuple[dict[str, float | None] | None, float | None]], state: State
+) -> None:
+    """For half of NCCL's timeout, since none is reported."""
+    counts = replace(b.WARMING.compile, last_end_ns=NOW)
+    slot = replace(b.WARMING, steps=StepCounts(), compile=counts)
+    watched = Watched(*ranks, slot=slot)
+    assert set(watched.states(299)) == {State.WARMING}
+    assert set(watched.states(3)) == {state}
 
 
 def test_a_reading_of_the_process_counts_only_once() -> None:

@@ -336,6 +336,7 @@ class FollowedRecord:
     def _poll(self, poll: Poll, may_read: Callable[[], bool]) -> RecordReading | Refusal | None:
         try:
             reading = self._read(poll.now_ns, may_read)
+            reading = self._with_launcher(reading)
         except FileNotFoundError:
             if not os.path.isdir(self.folder):  # Path's raises where it may not ask
                 return None
@@ -353,6 +354,17 @@ class FollowedRecord:
             return reading
         self._forget(_NEVER_NS if rests and ended else poll.now_ns + _REVISIT_NS)
         return None
+
+    def _with_launcher(self, reading: RecordReading) -> RecordReading:
+        """``reading``; of an ended rank, with whether it may be started again. A "no" is final."""
+        if reading.alive or reading.restart_possible is False:
+            return reading
+        how = record.ENDS[reading.slot.compile.end_code]
+        ended_well = how == "finished" or not self._ours
+        possible = not ended_well and launcher_lives(reading.slot.identity) is not False
+        if possible != reading.restart_possible:
+            self._last_reading = reading = replace(reading, restart_possible=possible)
+        return reading
 
     def _may_return(self, reading: RecordReading, poll: Poll) -> bool:
         """Whether its launcher may start its rank again: it lives, and has not done so."""

@@ -209,17 +209,22 @@ def writer(pid: int, inode: int, owner: int, root: str = proc.PROC) -> Holder | 
     return result if result and result.may_own(owner) else None
 
 
-def launcher_lives(identity: Identity, root: str = proc.PROC) -> bool:
-    """Whether the ``torchrun`` that started a rank, and may start it again, is seen to live."""
+def launcher_lives(identity: Identity, root: str = proc.PROC) -> bool | None:
+    """Whether the ``torchrun`` that started a rank, and may start it again, lives.
+
+    ``False`` of a rank without one; ``None``: it cannot be seen.
+    """
+    if identity.launcher != "torchelastic":
+        return False
     kind, _, key = identity.launch.partition(":")
     pid, namespace, started = (*key.split(":"), "", "")[:3]
-    if (kind, identity.launcher) != ("parent", "torchelastic") or not pid.isdecimal():
-        return False
+    if kind != "parent" or not pid.isdecimal():
+        return None
     try:
         if str(os.stat(f"{root}/self/ns/pid").st_ino) != namespace:
-            return False
+            return None
     except OSError:
-        return False
+        return None
     fields = _fields(int(pid), root)
     return len(fields) > _STARTED and fields[_STATE] not in "ZX" and fields[_STARTED] == started
 
