@@ -112,8 +112,8 @@ class PublishedSteps(Struct, frozen=True, kw_only=True):
     """Length of the last step."""
     last_second: Seconds | None = None
     """Mean length of the clean steps of about the last second, or of the last two if they are
-    longer: what charts show over time. Null if something compiled in all of them, and from
-    Prometheus.
+    longer: what charts show over time. Null if something compiled in all of them. From
+    Prometheus, as `recent`.
     """
     recent: RecentStep = None
     recent_steps: int | None = None

@@ -97,7 +97,7 @@ def figures(
 def _steps(series: RankSeries) -> Steps:
     values = read(Steps, series)
     return Steps(
-        **{**values, "count": values["count"] or 0},
+        **{**values, "count": values["count"] or 0, "last_second": values["recent"]},
         clean=Lengths(
             count=(series.counts("step_seconds_count", ("clean",)) or {}).get("clean"),
             sum_seconds=series.values("step_seconds_sum", ("clean",)).get("clean"),

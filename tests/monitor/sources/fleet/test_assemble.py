@@ -159,6 +159,7 @@ def test_figures_equal_those_of_the_record_or_are_unknown(state: str) -> None:
             assert getattr(reported.compile, name) == getattr(known.compile, name), name
     assert reported.warmups.latest == known.warmups.latest
     assert reported.steps.clean.count == known.steps.clean.count
+    assert reported.steps.last_second == known.steps.recent
     assert reported.steps.clean.upto is reported.steps.clean.p99 is None
     assert reported.steps.first is reported.steps.last is reported.steps.first_at is None
     assert reported.steps.touched_lately is reported.steps.touched.count is None
