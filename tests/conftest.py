@@ -6,6 +6,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -38,18 +39,42 @@ def pytest_unconfigure() -> None:
     clean_up()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark trainings: all of ``tests/process``, and every test that uses ``records``."""
     below = f"{PROCESS}{os.sep}"
     for item in items:
         if str(item.path).startswith(below) or "records" in getattr(item, "fixturenames", ()):
             item.add_marker("training")
+    yield  # pytest leaves out what `-m` does not select
+    _deal(items)
+
+
+def _deal(items: list[pytest.Item]) -> None:
+    """Each worker of xdist begins with its share of the tests marked ``first``.
+
+    xdist gives each worker an equal part of the list. A long test at the end of a part would run
+    while the other workers have nothing left.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    first = [item for item in items if item.get_closest_marker("first")]
+    rest = iter([item for item in items if not item.get_closest_marker("first")])
+    count = len(items)
+    items.clear()
+    for worker in range(workers):
+        begins = first[worker::workers]
+        share = (count - len(items)) // (workers - worker)
+        items += [*begins, *islice(rest, max(0, share - len(begins)))]
+    items += rest
 
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """A directory in memory, as the default ones for records are."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as place:
+    """A directory in memory, as the default ones for records are.
+
+    Its name is ours: people and programs that remove ``/dev/shm/tmp*`` end no test.
+    """
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="warmwatch-test-") as place:
         yield Path(place)
 
 

@@ -194,6 +194,7 @@ def subject(labels: dict[str, str]) -> str:
     return next(labels[name] for name in names if name in labels)
 
 
+@pytest.mark.first
 def test_each_alert_fires_from_its_moment_on_with_the_reviewed_texts(tmp_path: Path) -> None:
     """And no other does. An alert may be evaluated before or after the recording rules: a step."""
     world = everything()

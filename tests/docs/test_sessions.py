@@ -34,6 +34,7 @@ def runnable(page: Path) -> list[Exchange]:
     ]
 
 
+@pytest.mark.first
 @pytest.mark.training
 @pytest.mark.parametrize(
     "page",

@@ -30,6 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.first
 def test_the_site_has_every_page_and_a_search(site: Path) -> None:
     pages = {
         path.relative_to(ROOT).with_suffix(".html")

@@ -27,6 +27,7 @@ def opened(
         yield target, fuzzed
 
 
+@pytest.mark.first
 def test_each_input_is_accepted_or_cleanly_refused(opened: tuple[Target, Fuzzed]) -> None:
     target, fuzzed = opened
     for file in target.corpus():  # once it broke the target

@@ -39,7 +39,8 @@ def run(training: Training, folder: Path, *, agent: bool, attach: Sequence[str] 
     """Run it once. ``attach``: the modules that a fork imports to attach the agent."""
     folder.mkdir(parents=True)
     records = folder / "records"
-    records.symlink_to(tempfile.mkdtemp(dir=MEMORY))  # as usual: each step is visible immediately
+    # in memory, as usual: each step is visible immediately
+    records.symlink_to(tempfile.mkdtemp(dir=MEMORY, prefix="warmwatch-test-"))
     processes = [
         _start(training, folder, records, rank, attach if agent else ())
         for rank in range(training.ranks)

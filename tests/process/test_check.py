@@ -61,6 +61,7 @@ def checked(
     )
 
 
+@pytest.mark.first
 def test_the_demo_compiles_what_its_baseline_lists(records: Path) -> None:
     """The gate of this project's own CI. What changed on purpose is accepted by ``--update``."""
     base = str(HERE / "demo.json")
@@ -70,6 +71,7 @@ def test_the_demo_compiles_what_its_baseline_lists(records: Path) -> None:
     assert "demo, rank 0: 2 graphs, 0 graph breaks, 1 recompile," in done.stderr
 
 
+@pytest.mark.first
 def test_an_exceeded_baseline_fails_with_reasons(records: Path) -> None:
     place = records.parent
     (place / "train.py").write_text(PRELUDE + GROWN)

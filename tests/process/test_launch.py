@@ -76,6 +76,7 @@ def script(place: Path, body: str) -> str:
     return str(path)
 
 
+@pytest.mark.first
 def test_a_training_in_a_shell_script_is_attached_to_and_its_exit_code_passes(
     records: Path,
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_launchers_id_that_is_cut_is_reported_once(records: Path) -> None:
     assert slots.read(slots.only(records)).identity.run == "j" * 200
 
 
+@pytest.mark.first
 def test_only_ranks_are_ranks_not_launchers_or_compile_workers(records: Path) -> None:
     body = "import os\n" + PRELUDE + COMPILED_IN_RANK_1
     env = environment(records, TORCHINDUCTOR_COMPILE_THREADS="2")

@@ -386,6 +386,7 @@ def test_a_missing_name_of_a_late_module_is_reported(tmp_path: Path) -> None:
     assert set(missing) - set(TORCH.missing) == late - set(TORCH.missing)
 
 
+@pytest.mark.first
 def test_doctor_compares_each_hook_with_what_pytorch_recorded(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

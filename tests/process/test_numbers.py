@@ -279,6 +279,7 @@ def of_text(numbers: Numbers, view: str, text: str) -> None:
     numbers.say(view, compilations=int(found[1]), graph_breaks=int(broken[1]))
 
 
+@pytest.mark.first
 def test_every_view_reports_the_same_numbers_of_one_run(records: Path, tmp_path: Path) -> None:
     numbers, where = Numbers(), ("--dir", str(records))
     counts = ("graphs", "graph_breaks", "recompiles", "fallbacks", "failures")

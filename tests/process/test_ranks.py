@@ -106,6 +106,7 @@ def torchrun(ranks: int, *more: str) -> tuple[str, ...]:
     return ("-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--standalone", *more)
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_the_rank_that_the_others_wait_for_is_named(records: Path, ranks: int) -> None:
     """While one compiles, and afterwards, where it compiled something that the others did not."""
@@ -185,6 +186,7 @@ ABORTS = "os.abort()"
 IS_KILLED = "os.kill(os.getpid(), 9)"
 
 
+@pytest.mark.first
 @pytest.mark.parametrize(
     ("how", "name"),
     [

@@ -11,7 +11,10 @@ from support.case import Case
 from support.comparison import findings
 from support.scenarios import Scenario
 
-RUN = [pytest.param(one, marks=[pytest.mark.long] * one.long) for one in scenarios.every()]
+RUN = [
+    pytest.param(one, marks=pytest.mark.long if one.long else pytest.mark.first)
+    for one in scenarios.every()
+]
 
 
 @pytest.mark.parametrize("scenario", RUN, ids=lambda scenario: scenario.name)

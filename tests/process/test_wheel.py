@@ -127,6 +127,7 @@ def test_without_the_extra_the_agent_imports_and_the_command_gives_advice(bare: 
     assert len(reported.stderr.splitlines()) == 1
 
 
+@pytest.mark.first
 def test_the_agent_works_with_torch_and_no_extra(wheel: Path, tmp_path: Path) -> None:
     """Installed with torch, and with the monitor's libraries made impossible to import."""
     target, records = tmp_path / "site", tmp_path / "records"

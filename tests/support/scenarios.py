@@ -142,7 +142,7 @@ def _prepared(scenario: Scenario, folder: Path) -> Path:
 
 def _watched(scenario: Scenario, folder: Path) -> Watched:
     """The run with the agent. Its record is in memory, where a poll reads a store immediately."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as place:
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="warmwatch-test-") as place:
         records = folder / "records"
         records.symlink_to(place)
         return _looked_at(scenario, folder, records)

@@ -40,6 +40,7 @@ print(*(name for name in sys.modules if name.startswith("warmwatch")))
 """
 
 
+@pytest.mark.first
 def test_an_agent_that_attaches_first_imports_nothing_and_has_a_record_from_the_first_step(
     records: Path,
 ) -> None:

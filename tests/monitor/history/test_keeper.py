@@ -340,8 +340,7 @@ def test_an_unwritable_history_is_only_a_failed_source(memory: Path, state: Path
         with urllib.request.urlopen(f"{url}/metrics", timeout=60) as reply:
             assert b'warmwatch_source_up{source="history"} 0' in reply.read()
         (state / "history.db").rmdir()
-        wait_until(lambda: health(url)["up"])
-        assert states(state) == ["finished"]
+        wait_until(lambda: health(url)["up"] and states(state) == ["finished"])
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=240) == 0
         assert process.stderr.read() == ""
