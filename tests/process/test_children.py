@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support import slots
+from support.daemon import completed
 from support.trainings import environment, run
 
 BEGIN = """
@@ -269,3 +271,34 @@ def test_compiling_at_import_in_a_data_loading_worker_creates_no_record(
 ) -> None:
     run(records, LOADER.replace("CONTEXT", repr(context)))
     assert ranks_and_steps(records) == {"train": (0, 3)}
+
+
+DAEMONIC = """
+import time
+def work(begun):
+    warmwatch.step()
+    {at_work}
+    begun.set(); time.sleep(99)
+if __name__ == "__main__":
+    warmwatch.step()
+    context = mp.get_context("fork"); begun = context.Event()
+    p = context.Process(target=work, args=(begun,), daemon={daemon}); p.start(); begun.wait()
+    {then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("daemon", "at_work", "then", "state"),
+    [
+        (True, "", "", "finished"),  # as the workers of multiprocessing.Pool
+        (True, "warmwatch.activity('kernels').__enter__()", "os.kill(p.pid, 9)", "lost"),
+        (False, "", "p.terminate()", "lost"),
+    ],
+)
+def test_a_child_that_its_parent_terminates_at_its_own_end_has_finished(
+    records: Path, daemon: bool, at_work: str, then: str, state: str
+) -> None:
+    play(records, DAEMONIC.format(daemon=daemon, at_work=at_work or "pass", then=then or "pass"))
+    answer = json.loads(completed("status", "--dir", str(records), "--json").stdout)
+    states = {run["run"]: run["state"] for run in answer["runs"]}
+    assert states == {"train": "finished", "train.ForkProcess-1": state}

@@ -67,6 +67,11 @@ def child_name() -> str | None:
     return ".".join(names) or None
 
 
+def is_daemon() -> bool:
+    """Whether this is a daemonic child of ``multiprocessing``, which its parent terminates."""
+    return multiprocessing.parent_process() is not None and multiprocessing.current_process().daemon
+
+
 def launch_pid() -> int:
     """The pid of the training's first process, whose children the others are."""
     if _is_forked():

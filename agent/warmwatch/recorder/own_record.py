@@ -11,7 +11,7 @@ from typing import Any
 from warmwatch._guard import pass_on, report, warn_once
 from warmwatch.process import provenance
 from warmwatch.process.identity import identify, own_rank
-from warmwatch.process.process_tree import child_name, start_directory
+from warmwatch.process.process_tree import child_name, is_daemon, start_directory
 from warmwatch.process.settings import CHANGED, Settings, plain_name
 from warmwatch.process.threads import SerialQueue
 from warmwatch.process.torch_state import (
@@ -106,6 +106,7 @@ class OwnRecord:
         identity = identify(
             os.environ,
             helper=bool(self._child),
+            child="daemon" if self._child and is_daemon() else "",
             agent=self._version,
             hooks=hooks,
             missing=missing,
@@ -224,7 +225,7 @@ class OwnRecord:
                 names = self._identity.run, self._identity.unnumbered
                 run, unnumbered = (name.removesuffix(self._child) for name in names)
                 self._child = ""  # the child is a rank
-                values.update(run=run, unnumbered=unnumbered)
+                values.update(run=run, unnumbered=unnumbered, child="")
                 values.update(rank=member[0], world_size=member[1])
             self._change(values)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised

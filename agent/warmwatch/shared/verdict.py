@@ -80,6 +80,7 @@ class Facts(NamedTuple):
         long_compile_ns: the longest time that an activity may take, 0 for no limit.
         killed_by: the signal that killed its process, 0 if none did or nothing saw it.
             fell_first: it was killed while its peers ran on, or before their launcher ended them.
+            dismissed: it left no exit status because its parent needed it no longer.
         earlier_warmups_ns: lengths of the first warm-ups of comparable earlier runs, newest first.
         workers_compile: workers of its DataLoaders compile, or later ones compiled again.
         baseline_steps: the number of first steps that run eagerly on purpose: none is clean.
@@ -110,6 +111,7 @@ class Facts(NamedTuple):
     workers_memory: bool = False
     killed_by: int = 0
     fell_first: bool = False
+    dismissed: bool = False
     collective_timeout_ns: int = 0
 
 
@@ -530,6 +532,8 @@ def _ended(facts: Facts) -> Judgement | None:
         return _over(facts, state, facts.compile.ended_ns or facts.gone_ns)
     if facts.alive:
         return None
+    if facts.dismissed:
+        return _over(facts, State.FINISHED, facts.gone_ns)
     # ``ended_ns``: it reached its end, and was killed there
     crashed = facts.killed_by in CRASHES and not facts.compile.ended_ns
     if crashed or facts.fell_first:

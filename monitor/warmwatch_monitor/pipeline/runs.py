@@ -279,7 +279,20 @@ def facts(reading: RecordReading, circumstances: Circumstances, peers: Peers) ->
         workers_memory=workers_memory(circumstances.process(reading)) is not None,
         fell_first=fell_first(reading, peers.readings, circumstances.now_ns),
         collective_timeout_ns=_collective_timeout_ns(slot.identity) if peers.measured else 0,
+        dismissed=_dismissed(reading),
     )
+
+
+def _dismissed(reading: RecordReading) -> bool:
+    """Whether the parent of this child most likely ended it, as ``Pool.terminate`` does.
+
+    If no reader saw the signal, it counts as the parent's unless it came in the middle of work.
+    """
+    if reading.slot.identity.child != "daemon":
+        return False
+    if reading.death is None:
+        return not reading.slot.compile.active_since_ns
+    return reading.death.signal == SIGTERM
 
 
 def _collective_timeout_ns(identity: Identity) -> int:

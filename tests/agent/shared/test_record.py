@@ -161,7 +161,7 @@ def test_unknown_values_have_their_defaults() -> None:
     }
     assert {name for name, value in unknown.items() if value == ""} == {
         *("launch", "launcher", "host", "boot_id", "python", "torch", "agent"),
-        *("collective_backend", "dtype", "started_by", "unnumbered"),
+        *("collective_backend", "dtype", "started_by", "unnumbered", "child"),
         *("script", "commit", "cuda", "triton"),
     }
     assert {name for name, value in unknown.items() if value == {}} == {

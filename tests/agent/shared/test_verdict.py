@@ -443,7 +443,7 @@ def test_unknown_facts_of_a_rank_have_their_defaults() -> None:
         **dict.fromkeys(("longest_step_ns", "peers_compiled_ns", "last_batch_ns"), 0),
         **dict.fromkeys(("working_ns", "peers_longest_ns", "pause_ns", "baseline_steps"), 0),
         **dict.fromkeys(("killed_by", "collective_timeout_ns"), 0),
-        "fell_first": False,
+        **dict.fromkeys(("fell_first", "dismissed"), False),
         **dict.fromkeys(("slower", "memory_growing", "workers_memory", "workers_compile"), False),
         "alive": True,
         "long_compile_ns": verdict.LONG_COMPILE_NS,

@@ -301,6 +301,8 @@ class Identity(NamedTuple):
         labels: what cluster software calls the process, by label (``shared/deployment.py``).
         unnumbered: the run's name without its number, if the agent appended one because another
             launch had that name.
+        child: ``daemon`` of a child process that its parent terminates once it is no longer needed,
+            such as a worker of ``multiprocessing.Pool``; else empty.
     """
 
     run: str
@@ -343,6 +345,7 @@ class Identity(NamedTuple):
     flops_by_dtype: Mapping[str, float] = MappingProxyType({})
     labels: Mapping[str, str] = MappingProxyType({})
     unnumbered: str = ""
+    child: str = ""
 
 
 class Header(NamedTuple):
