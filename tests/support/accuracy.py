@@ -75,7 +75,7 @@ def cells(case: Case) -> tuple[str, ...]:
         _both(sum(counts.compilations), compiled),
         _counted(counts.graphs, account["graphs"], case.reference.trace["graphs"]),
         _both(
-            sum(counts.recompiles_by_category) + counts.new_instances,
+            sum(counts.recompiles_by_category) + counts.plain[0],
             len(case.recompiles) - refused,
         ),
         _counted(counts.graph_breaks, account["breaks"], case.reference.trace["breaks"]),

@@ -128,7 +128,7 @@ def graphs(case: Case) -> Findings:
 def recompiles(case: Case) -> Findings:
     counts = case.watched.slot.compile
     # PyTorch calls the first compilation of another module of a class a recompile too
-    agent = sum(counts.recompiles_by_category) + counts.new_instances + refused(case)
+    agent = sum(counts.recompiles_by_category) + counts.plain[0] + refused(case)
     agent -= len(case.scenario.beside)
     if TORCH.reason:
         yield from differ("recompiles (metrics)", agent, len(case.recompiles))

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from warmwatch.ledger.activities import Activities
-from warmwatch.ledger.counters import CounterStore, PytorchState
+from warmwatch.ledger.counters import CounterStore, PytorchState, counter
 from warmwatch.shared import record
 from warmwatch.shared.bounded import Bounded
 from warmwatch.shared.fallbacks import DISABLED, FLEX, cause_of, function_of
@@ -196,7 +196,7 @@ class Compilations:
         block[AT["compilations"] + record.KINDS.index(kind)] += 1
         category = values.get("category")
         if category == record.NEW_INSTANCE:
-            block[AT["new_instances"]] += 1
+            block[counter("new_instances")] += 1
         elif category:
             block[AT["recompiles_by_category"] + record.CATEGORIES.index(category)] += 1
         # After a reset PyTorch does not call it a recompile, but the training waits for it again.

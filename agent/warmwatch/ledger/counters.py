@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
+from warmwatch.shared.values import PLAIN
 
 if TYPE_CHECKING:
     from warmwatch.hooks.installation import Hooks
@@ -67,8 +68,10 @@ class CounterStore:
 
 @cache
 def counter(name: str) -> int:
-    """The index of a counter, also of a cache's: ``cache_hits.inductor_fx``."""
+    """The index of a counter, also of a cache's (``cache_hits.inductor_fx``) and of ``PLAIN``."""
     field, _, cache = name.partition(".")
+    if field in PLAIN:
+        return AT["plain"] + list(PLAIN).index(field)
     return AT[field] + (record.CACHES.index(cache) if cache else 0)
 
 

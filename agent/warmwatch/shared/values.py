@@ -77,7 +77,7 @@ CATEGORIES = (
     "device",
     "other",
 )
-# The last one has no counter in ``recompiles_by_category``, but ``new_instances``.
+# The last one has no counter in ``recompiles_by_category``, but ``new_instances`` of PLAIN.
 REASONS = (*CATEGORIES, NEW_INSTANCE)
 CACHES = ("inductor_fx", "aot_autograd", "triton")
 COMPILE_CACHES = ("inductor", "triton")  # directories, each cold or warm
@@ -86,6 +86,18 @@ PROGRESS = ("kernels", "choices")  # what the activity in progress counts
 DISABLED = ("", "environment", "stance", "config", "eager_on_recompile", "fail_on_recompile")
 # Code that runs and was compiled ahead of time: bits of one word, by position.
 PRECOMPILED = ("aoti", "precompile", "jit", "tensorrt", "cudagraph")
+# Counters that are figures as they are, by name: the hook points that one needs, its metric without
+# ``warmwatch_`` or "", and its text. A hook counts one by the fact ``counted``.
+PLAIN: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "new_instances": (
+        ("compilations", "compilation_kinds", "compilation_ids"),
+        "",
+        (
+            "Of the recompiles, the first compilations of a module after another one of its class: "
+            "nothing of it has changed (category `new_instance`)."
+        ),
+    ),
+}
 SETTLED_BY = ("", "quiet", "ready")  # how a warm-up ended without steps
 MEMORY = ("allocated", "reserved", "peak_allocated", "peak_reserved")
 ENDS = ("", "finished", "failed", "detached", "interrupted")

@@ -1,12 +1,12 @@
 """Figures of a rank's compiler."""
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, defstruct, field
 
 from warmwatch.shared.fallbacks import CAUSES
-from warmwatch.shared.values import CACHES, DISABLED, KINDS, PHASES, PROGRESS, REASONS
+from warmwatch.shared.values import CACHES, DISABLED, KINDS, PHASES, PLAIN, PROGRESS, REASONS
 from warmwatch_monitor.figures.declared import Count, Epoch, Joules, Seconds, figure
 
 _KINDS = ("compilations", "compilation_kinds")  # hook points
@@ -233,7 +233,26 @@ class GraphCounts(Struct, frozen=True, kw_only=True):
     """Compilations of code that had been compiled before."""
 
 
-class CompileTotals(GraphCounts, frozen=True, kw_only=True):
+if TYPE_CHECKING:
+    _PlainCounts = GraphCounts
+else:  # with the counters of PLAIN
+    _PlainCounts = defstruct(
+        "_PlainCounts",
+        [
+            (
+                name,
+                Annotated[int | None, figure(metric, counter=name, needs=needs, text=text)],
+                None,
+            )
+            for name, (needs, metric, text) in PLAIN.items()
+        ],
+        bases=(GraphCounts,),
+        frozen=True,
+        kw_only=True,
+    )
+
+
+class CompileTotals(_PlainCounts, frozen=True, kw_only=True):
     """What was compiled, in numbers, of which a report has the same."""
 
     compilations: int | None = None
@@ -277,10 +296,6 @@ class PublishedCompile(CompileTotals, frozen=True, kw_only=True):
     precompiled: tuple[str, ...] | None = None
     """Which code compiled ahead of time runs: `aoti`, `precompile`, `jit`, `tensorrt`, `cudagraph`.
     Such a rank is never `eager`.
-    """
-    new_instances: Annotated[int | None, figure(counter="new_instances", needs=_RECOMPILES)] = None
-    """Of the recompiles, the first compilations of a module after another one of its class: nothing
-    of it has changed (category `new_instance`).
     """
     caches: Annotated[
         Mapping[str, CacheUse] | None,

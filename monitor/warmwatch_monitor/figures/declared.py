@@ -164,7 +164,7 @@ def field_texts(struct: type) -> dict[str, str]:
     values: dict[str, str] = {}
     for item in reversed(struct.__mro__):
         if issubclass(item, Struct) and item is not Struct:
-            values.update(texts_below(item.__module__)[item.__name__])
+            values.update(texts_below(item.__module__).get(item.__name__, {}))
     return values
 
 

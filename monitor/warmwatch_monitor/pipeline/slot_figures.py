@@ -26,7 +26,7 @@ from warmwatch.shared.record import (
     Warmup,
 )
 from warmwatch.shared.record.recent import FEWEST, departure, launch_ns
-from warmwatch.shared.values import hashed
+from warmwatch.shared.values import PLAIN, hashed
 from warmwatch_monitor.figures.compile import CacheUse, Compile, with_totals
 from warmwatch_monitor.figures.declared import Figure, figures
 from warmwatch_monitor.figures.training import EagerSteps
@@ -167,6 +167,7 @@ def by_phase(counts: CompileCounts, open_ns: int = 0, phase: str = "") -> Mappin
     return {name: (ns + open_ns * (name == phase)) / 1e9 for name, ns in pairs}
 
 
+_PLAIN = {name: at for at, name in enumerate(PLAIN)}
 _AT_RUN_TIME = frozenset({"autotune", "cudagraph", "other"})  # kinds with their own hook point
 
 
@@ -186,14 +187,15 @@ def compile_of(slot: Slot) -> Compile:
     evaluated = "disabled" not in missing and counts.evaluations
     return Compile(
         **{
-            name: if_reported(name, _value(figure, getattr(counts, figure.counter)))
+            name: if_reported(name, _value(figure, _counter(counts, figure.counter)))
             for name, figure in figures(Compile).items()
             if figure.counter
         },
         **with_totals(
             compilations_by_kind=if_reported("compilations_by_kind", kinds),
             recompiles_by_category=if_reported(
-                "recompiles_by_category", {**categories, NEW_INSTANCE: counts.new_instances}
+                "recompiles_by_category",
+                {**categories, NEW_INSTANCE: _counter(counts, "new_instances")},
             ),
             fallbacks_by_cause=if_reported("fallbacks_by_cause", _fallbacks_by_cause(counts)),
         ),
@@ -220,6 +222,11 @@ def _fallbacks_by_cause(counts: CompileCounts) -> Mapping[str, int]:
     others = {FLEX: counts.unfused, SKIPPED: counts.skipped}
     # at least 0: a damaged record may hold any numbers
     return {LIMIT: max(0, counts.fallbacks - sum(others.values())), **others}
+
+
+def _counter(counts: CompileCounts, name: str) -> Any:
+    """A field of the compile block, or one of ``PLAIN``."""
+    return counts.plain[_PLAIN[name]] if name in _PLAIN else getattr(counts, name)
 
 
 def _value(figure: Figure, counted: Any) -> Any:

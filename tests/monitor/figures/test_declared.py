@@ -14,6 +14,7 @@ from support import builders as b
 from support.reference import OF_GPUS
 from warmwatch.hooks.registry import OTHER_COMPILERS, POINTS
 from warmwatch.shared.record import CompileCounts
+from warmwatch.shared.values import PLAIN
 from warmwatch_monitor import figures as room
 from warmwatch_monitor.figures.declared import Figure, field_texts, figures
 from warmwatch_monitor.metrics import families
@@ -72,6 +73,6 @@ def test_a_figure_is_read_from_a_counter_and_needs_hook_points_that_exist() -> N
     points = {name for name, *_ in (*POINTS, *OTHER_COMPILERS)}
     counted = {"graph_counter", "graph_break_counter", "cache_counters"}  # of Dynamo's counters
     counters = {(figure.counter, name) for _, name, figure in declared() if figure.counter}
-    assert {counter for counter, _ in counters} <= set(CompileCounts._fields)
+    assert {counter for counter, _ in counters} <= {*CompileCounts._fields, *PLAIN}
     assert len(counters) > 10
     assert {point for _, _, figure in declared() for point in figure.needs} <= points | counted

@@ -20,7 +20,7 @@ from warmwatch.shared.record.recent import (
     unsettled,
     vary,
 )
-from warmwatch.shared.values import CACHES, CATEGORIES, KINDS, MEMORY, PHASES
+from warmwatch.shared.values import CACHES, CATEGORIES, KINDS, MEMORY, PHASES, PLAIN
 
 MOST_TOUCHED = 10
 
@@ -145,8 +145,6 @@ class CompileCounts(NamedTuple):
             that trains (see ``hooks.dynamo.compile_calls``); 0 if there was none.
         clean_sum_before_ns: ``clean_sum_ns`` at step ``clean_after``. waited_before_ns: the same of
             ``batch_wait_ns``.
-        new_instances: first compilations of a module whose class's code had been compiled for
-            another module before.
         before_first_step_ns: compile time before step 1 began, as in an evaluation; as known so far
             if that step is not marked.
         compiling_since_ns: begin of the first activity since the last step, as a
@@ -159,6 +157,7 @@ class CompileCounts(NamedTuple):
             warm-up.
         unfused: functions that called ``flex_attention`` uncompiled. skipped: functions that got a
             new input while ``torch._dynamo.config.disable`` was set, or ran in a dispatch mode.
+        plain: of each of PLAIN.
     """
 
     begun: int = 0
@@ -234,7 +233,6 @@ class CompileCounts(NamedTuple):
     background_ns: int = 0
     background_ended_ns: int = 0
     precompiled: int = 0
-    new_instances: int = 0
     disabled_since_steps: int = 0
     eager_calls: int = 0
     eager_calls_since: int = 0
@@ -261,6 +259,7 @@ class CompileCounts(NamedTuple):
     skipped: int = 0
     on_recompile_calls: int = 0
     on_recompile_calls_since: int = 0
+    plain: tuple[int, ...] = (0,) * len(PLAIN)
 
 
 class Identity(NamedTuple):

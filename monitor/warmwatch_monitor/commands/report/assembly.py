@@ -177,7 +177,7 @@ def _of_rank(
     )
     breaks = convert(compile["breaks"], tuple[Break, ...])
     time = goodput(rank, compiled, whole.seen)
-    totals = {name: compile[name] for name in CompileTotals.__struct_fields__}
+    totals = {name: compile.get(name) for name in CompileTotals.__struct_fields__}
     return replace(
         whole,
         **{**totals, "recompiles": recompiles(compile)},  # with the one in progress, as in `ranks`
