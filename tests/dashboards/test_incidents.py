@@ -94,6 +94,7 @@ def test_a_daemon_that_is_down_for_minutes_repeats_no_alert_of_a_run() -> None:
     assert text["command"] == "on node-a: warmwatch stacks 'compiles'"
 
 
+@pytest.mark.long
 def test_what_was_last_seen_of_a_run_holds_until_a_daemon_answers_or_for_an_hour() -> None:
     world = World(100)
     back = world.daemon(down=lambda at: 900 <= at < 1500)
@@ -118,6 +119,7 @@ def test_what_was_last_seen_of_a_run_holds_until_a_daemon_answers_or_for_an_hour
     assert fired["WarmwatchRunFailed"].keys() == {"aborted"}
 
 
+@pytest.mark.long
 def test_a_new_pod_of_the_daemon_repeats_no_alert() -> None:
     """Its instance is another; a replaced node's daemon reports the same records."""
     world = World(30)
@@ -144,6 +146,7 @@ def test_a_hang_of_many_nodes_is_one_page(nodes: int) -> None:
     assert f"(all ranks: {nodes} stalled)" in world.texts("WarmwatchStalledLong", 20)["first_rank"]
 
 
+@pytest.mark.long
 def test_a_rank_that_works_without_steps_is_no_hang_to_a_daemon_that_just_started() -> None:
     """Its first poll cannot see that the rank works."""
     world = World(30)
@@ -174,6 +177,7 @@ def test_a_crash_loop_is_seen() -> None:
     assert text["description"].endswith("It used up to 3GiB.")
 
 
+@pytest.mark.long
 def test_scrapes_that_fail_now_and_then_are_one_alert() -> None:
     world = World(30)
     world.daemon(down=lost_at_random(0.3)).rank()
@@ -182,6 +186,7 @@ def test_scrapes_that_fail_now_and_then_are_one_alert() -> None:
     assert world.texts("WarmwatchScrapesFail", 30)["summary"].endswith("of the scrapes of a fail")
 
 
+@pytest.mark.long
 def test_a_daemon_that_is_down_is_one_alert_and_its_runs_none() -> None:
     world = World(20)
     world.daemon(down=lambda at: at >= 600).rank()
@@ -239,6 +244,7 @@ def test_the_rank_that_was_killed_comes_before_those_that_failed_of_it(
     )
 
 
+@pytest.mark.long
 def test_a_rank_that_ended_too_early_is_told_with_those_that_failed_of_it() -> None:
     """Its data were over, for example, and it ended without an error."""
     world = World(8)
@@ -255,6 +261,7 @@ def test_a_rank_that_ended_too_early_is_told_with_those_that_failed_of_it() -> N
     assert texts == {"early": f"{early} of it.", "late": ""}
 
 
+@pytest.mark.long
 def test_a_rank_that_was_interrupted_comes_before_those_that_failed_of_it() -> None:
     world = World(8)
     daemon = world.daemon()
@@ -268,6 +275,7 @@ def test_a_rank_that_was_interrupted_comes_before_those_that_failed_of_it() -> N
     )
 
 
+@pytest.mark.long
 def test_ranks_that_wait_for_a_compilation_are_not_said_to_after_the_abort() -> None:
     world = World(25)
     world.daemon().rank(states=[(0, "warming"), (700, "failed")], world_size=2, timeout=600)
@@ -309,6 +317,7 @@ def test_a_wrong_clock_is_one_alert_and_no_other(ahead: float) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "to",
     [
@@ -366,6 +375,7 @@ def test_a_gpu_that_fails_is_one_page_with_the_run_that_it_ended() -> None:
     assert text["command"] == "on node-a: dmesg | grep -i xid; nvidia-smi -q -i 0"
 
 
+@pytest.mark.long
 def test_a_hang_of_a_run_with_ranks_that_no_host_shows_names_their_number() -> None:
     world = World(20)
     world.daemon().rank(rank=1, states=[(0, "warm"), (120, "stalled")], world_size=2)
@@ -376,6 +386,7 @@ def test_a_hang_of_a_run_with_ranks_that_no_host_shows_names_their_number() -> N
     )
 
 
+@pytest.mark.long
 def test_a_rank_that_hung_is_named_before_those_that_waited_for_it_until_their_timeout() -> None:
     """And it is a page before that, while it can still be examined."""
     world = World(20)
@@ -394,6 +405,7 @@ def test_a_rank_that_hung_is_named_before_those_that_waited_for_it_until_their_t
     assert text["command"] == "on node-b: warmwatch stacks 'gpt2'"
 
 
+@pytest.mark.long
 def test_ranks_that_wait_for_one_that_saves_on_another_host_have_not_stalled() -> None:
     """Until that one has stalled as well; then it is the one to look at. A daemon that restarts
     meanwhile changes nothing.
@@ -419,6 +431,7 @@ def test_ranks_that_wait_for_one_that_saves_on_another_host_have_not_stalled() -
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("again", [390.0, 480.0], ids=["soon", "late"])
 def test_ranks_that_attach_one_after_another_are_no_lost_ranks(again: float) -> None:
     """A job that starts again; one that never comes is."""
@@ -433,6 +446,7 @@ def test_ranks_that_attach_one_after_another_are_no_lost_ranks(again: float) -> 
     assert lost == ([] if again < 400 else [about(7.5, 12)])
 
 
+@pytest.mark.long
 def test_a_run_that_is_busy_without_a_step_is_a_warning_after_what_it_did_before() -> None:
     """An endless loop is no stall: it may be an evaluation. On a busy host it is at times."""
     world = World(40)
@@ -454,6 +468,7 @@ def test_a_run_that_is_busy_without_a_step_is_a_warning_after_what_it_did_before
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("began", "first"), [(295, 1), (800, 0)], ids=["timeout", "shortly"])
 def test_a_save_that_hangs_is_named_before_the_ranks_whose_collectives_timed_out(
     began: float, first: int
@@ -478,6 +493,7 @@ def test_a_save_that_hangs_is_named_before_the_ranks_whose_collectives_timed_out
     )
 
 
+@pytest.mark.long
 def test_a_rank_whose_record_was_removed_has_ended_while_the_run_goes_on_elsewhere() -> None:
     """A daemon removes it 15 minutes after the last of its ranks of the run has ended."""
     world = World(40)
@@ -517,6 +533,7 @@ def test_a_rank_whose_record_was_removed_has_ended_while_the_run_goes_on_elsewhe
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("state", ["starting", "warming"])
 def test_a_rank_without_a_step_is_named_before_those_that_waited_for_it_until_their_timeout(
     state: str,
@@ -540,6 +557,7 @@ def test_a_rank_without_a_step_is_named_before_those_that_waited_for_it_until_th
     assert texts["fails"]["first_rank"].startswith("rank 0 on node-a: failed, RuntimeError")
 
 
+@pytest.mark.long
 def test_a_rank_that_never_begins_is_a_page_before_the_timeout_of_those_that_wait_for_it() -> None:
     world = World(18)
     first, second = world.daemon(), world.daemon("b")

@@ -84,6 +84,7 @@ def test_a_host_that_dies_while_the_others_wait_is_a_page_before_they_stall(
     )
 
 
+@pytest.mark.long
 def test_a_host_that_is_scraped_every_minute_is_found_as_well(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_host_that_is_scraped_every_minute_is_found_as_well(
     }
 
 
+@pytest.mark.long
 def test_a_daemon_that_restarts_while_a_run_pauses_is_no_lost_host() -> None:
     """A pause of less than 20 s, or a host that is back within 30 s."""
     world = World(15)
@@ -109,6 +111,7 @@ def test_a_daemon_that_restarts_while_a_run_pauses_is_no_lost_host() -> None:
     assert world.alerts == {}
 
 
+@pytest.mark.long
 def test_a_daemon_that_is_down_is_the_cause_of_nothing() -> None:
     """The training steps on; a rank that fails later, or failed before, does so by itself."""
     world = World(30)
@@ -135,6 +138,7 @@ def test_a_daemon_that_is_down_is_the_cause_of_nothing() -> None:
     assert text["description"].startswith("No rank is seen to live; the last ended")
 
 
+@pytest.mark.long
 def test_a_host_whose_last_answer_had_its_ranks_ended_pages_no_living_ones() -> None:
     """A shutdown ends the ranks one after another, and the daemon last."""
     world = World(20)
@@ -158,6 +162,7 @@ def test_a_host_whose_last_answer_had_its_ranks_ended_pages_no_living_ones() -> 
     )
 
 
+@pytest.mark.long
 def test_a_host_that_was_replaced_is_not_named_any_more() -> None:
     """Its ranks were started again on another one, where one stalls later."""
     world = World(30)
@@ -180,6 +185,7 @@ def test_a_host_that_was_replaced_is_not_named_any_more() -> None:
 AGAIN = [(500.0, "starting")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("later", "failed", "ended"),
     [
@@ -208,6 +214,7 @@ def test_a_run_that_failed_has_not_come_back_before_a_step(
     assert text.startswith("It was started again, and none of its 2 ranks that are seen has made")
 
 
+@pytest.mark.long
 def test_a_run_that_is_started_again_within_a_minute_has_time_for_its_first_step() -> None:
     world = World(25)
     first, second = world.daemon(), world.daemon("b")
@@ -259,6 +266,7 @@ def test_warnings_on_recompiles_and_speed_outlive_a_daemon_that_is_down() -> Non
         assert runs["over"][1] == pytest.approx(27, abs=0.5), name
 
 
+@pytest.mark.long
 def test_the_first_scrape_after_a_gap_is_no_duration() -> None:
     """What was right before Prometheus was down for four minutes may have failed just now."""
     world = World(20)
@@ -267,6 +275,7 @@ def test_the_first_scrape_after_a_gap_is_no_duration() -> None:
     assert fired == about(11.25, 20)
 
 
+@pytest.mark.long
 def test_a_run_whose_records_cannot_be_read_keeps_its_alerts_and_gets_no_other() -> None:
     """Its daemon answers, and shows none of it."""
     world = World(40)

@@ -89,7 +89,15 @@ def run(code: str, counted: str, torch: Any, folder: Path) -> tuple[int, list[Ca
     return compiled.counts[counted] - before, compiled.seen["recompiles"]
 
 
-@pytest.mark.parametrize("remedy", remedies(), ids=lambda remedy: remedy.name)
+# the others are long: the matrix of recompiles applies the same remedies
+SHORT = ("size-changes", "number-changes", "graph-break", "new-object", "recompile-limit")
+
+
+@pytest.mark.parametrize(
+    "remedy",
+    [pytest.param(one, marks=[pytest.mark.long] * (one.name not in SHORT)) for one in remedies()],
+    ids=lambda remedy: remedy.name,
+)
 def test_a_remedy_removes_the_compilations_that_its_page_counts(
     remedy: Remedy, torch: Any, tmp_path: Path
 ) -> None:
@@ -156,6 +164,7 @@ _SHOWN_BY_TESTS = {
 }
 
 
+@pytest.mark.long
 def test_the_examples_lead_to_every_remedy_of_a_recompile(torch: Any, tmp_path: Path) -> None:
     shown = {
         advice.advice(cause.category, reason=cause.reason, dynamic=cause.dynamic) or ""

@@ -72,8 +72,15 @@ def exit_codes(command: str) -> set[int]:
 OTHERS = [page for page in PAGES if page not in SESSIONS and runnable(page)]
 
 
+QUICK = ("commands", "read-a-report", "recompiles", "history", "http", "compile-checks")
+
+
 @pytest.mark.training
-@pytest.mark.parametrize("page", OTHERS, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.long] * (page.stem not in QUICK)) for page in OTHERS],
+    ids=lambda page: page.stem,
+)
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path, nvml: Standin) -> None:
     if page.stem == "debug-a-hang" and py_spy.find():
         pytest.skip("the page has a machine without py-spy")

@@ -61,6 +61,7 @@ def loads_nothing(site: Path) -> None:
     assert re.findall(r"(?:url\(|@import) *[\"']?(?:https?:)?//", styles) == []
 
 
+@pytest.mark.long
 def test_the_theme_loads_nothing_and_dead_links_and_an_orphan_fail_the_build(
     tmp_path: Path,
 ) -> None:

@@ -13,11 +13,15 @@ from guest.headers import Training, all_trainings, read
 from support.torch_versions import VERSION
 
 _VERSION = tuple(map(int, VERSION.split(".")))
-CORE = [one for one in all_trainings() if one.core and one.torch <= _VERSION]
+TRAININGS = [
+    pytest.param(one, marks=[pytest.mark.long] * (not one.core))
+    for one in all_trainings()
+    if one.torch <= _VERSION and not one.long
+]
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("training", CORE, ids=lambda training: training.name)
+@pytest.mark.parametrize("training", TRAININGS, ids=lambda training: training.name)
 def test_a_training_is_the_same_with_the_agent(training: Training) -> None:
     found = compared(training)
 
@@ -82,7 +86,7 @@ def _library() -> str:
 
 
 def test_a_training_that_fails_by_itself_is_no_proof() -> None:
-    (plain,) = (one for one in CORE if one.name == "plain_loop")
+    (plain,) = (one for one in all_trainings() if one.name == "plain_loop")
 
     found = compared(dataclasses.replace(plain, exit=3))
 

@@ -114,6 +114,7 @@ def test_a_daemon_reports_a_compiler_below_a_training_that_waits(records: Path, 
         assert rank(url)["compile"]["seconds"] >= spent
 
 
+@pytest.mark.long
 def test_a_restarted_daemon_answers_as_the_killed_one_did(records: Path) -> None:
     """Only a daemon sees these builds, so it writes each to the history as soon as it is over."""
     settings = HistorySettings(directory=str(records.parent / "state"))
@@ -191,7 +192,7 @@ while os.path.exists("busy"):
 """
 
 
-@pytest.mark.parametrize("how", ["", "threading.Thread(target=build.wait).start()"])
+@pytest.mark.parametrize("how", ["threading.Thread(target=build.wait).start()"])
 def test_a_training_that_steps_beside_a_build_stays_warm(records: Path, how: str) -> None:
     with building(records, BESIDE.replace("HOW", how)) as started, daemon(records) as url:
         wait_until(lambda: rank(url)["state"] == "warm")

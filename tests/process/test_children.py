@@ -188,6 +188,7 @@ if __name__ == "__main__":
     ]
 
 
+@pytest.mark.long
 def test_a_child_that_joins_a_process_group_late_is_a_rank_of_the_run(records: Path) -> None:
     body = """
 import torch.distributed as dist, torch.multiprocessing as mp
@@ -265,7 +266,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("context", ["spawn", pytest.param("forkserver", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
 def test_compiling_at_import_in_a_data_loading_worker_creates_no_record(
     records: Path, context: str
 ) -> None:

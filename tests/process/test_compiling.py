@@ -105,6 +105,7 @@ one_epoch(4)
 """
 
 
+@pytest.mark.long
 def test_for_a_librarys_function_the_users_calling_line_is_named(records: Path) -> None:
     installed = records.parent / "site-packages"
     installed.mkdir()
@@ -153,6 +154,7 @@ result([before + counters["stats"]["unique_graphs"], cleared, armed])
     assert (sum(slot.compile.recompiles_by_category), slot.compile.recompiles_after_warm) == (0, 1)
 
 
+@pytest.mark.long
 def test_after_a_reset_each_function_at_the_recompile_limit_counts(records: Path) -> None:
     """Dynamo restarts its frame numbers, so the second function has the first one's number."""
     body = """
@@ -170,6 +172,7 @@ result(sorted({m.compile_id for m in get_compilation_metrics() if m.fail_type}))
     assert slots.read(slots.only(records)).compile.fallbacks == 2
 
 
+@pytest.mark.long
 def test_a_warm_cache_is_distinguished_from_a_cold_one(records: Path) -> None:
     body = "o = torch.optim.SGD(make().parameters()); c = torch.compile(make())\n"
     body += "with torch.no_grad(): c(torch.ones(4, 8))\nresult(truth())\n"
@@ -256,6 +259,7 @@ def test_a_frame_at_the_recompile_limit_counts_once_whatever_is_logged(records: 
     assert slots.read(folder).compile.fallbacks == 2
 
 
+@pytest.mark.long
 def test_concurrent_compilations_of_threads_are_consecutive_activities(records: Path) -> None:
     body = f"WIDTHS = range(8, 8 + {TORCH.threads})\n"
     body += """
@@ -397,6 +401,7 @@ os._exit(0)  # gloo's threads may abort a process that ends
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(VERSION == "2.6", reason="FSDP2 needs a GPU in PyTorch 2.6")
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("order", [("compiled", "sharded"), ("sharded", "compiled")])

@@ -270,6 +270,7 @@ def test_the_command_answers_without_a_daemon(records: Path) -> None:
         assert command(records, "status").returncode == 4
 
 
+@pytest.mark.long
 def test_the_host_data_have_the_process_s_usage_and_idle_workers(records: Path) -> None:
     """A pool of compile workers that is there and idle is no sign of compiling."""
     env = {"TORCHINDUCTOR_COMPILE_THREADS": "2", "TORCHINDUCTOR_WORKER_START": "subprocess"}

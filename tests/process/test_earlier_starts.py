@@ -24,7 +24,11 @@ def _steps(records: Path, env: dict[str, str], run: str) -> int:
     return steps
 
 
-@pytest.mark.parametrize("asked", [False, True], ids=["no status", "status in between"])
+@pytest.mark.parametrize(
+    "asked",
+    [pytest.param(False, marks=pytest.mark.long), True],
+    ids=["no status", "status in between"],
+)
 def test_every_ended_start_is_in_the_history(records: Path, tmp_path: Path, asked: bool) -> None:
     env = environment(records, WARMWATCH_STATE=str(tmp_path / "state"))
     _start(records, 4)
@@ -37,6 +41,7 @@ def test_every_ended_start_is_in_the_history(records: Path, tmp_path: Path, aske
     assert completed("compare", "train~2", "train", env=env).returncode == 0
 
 
+@pytest.mark.long
 def test_the_start_before_is_never_an_older_one(records: Path, tmp_path: Path) -> None:
     """Whichever command is the first after the runs."""
     env = environment(records, WARMWATCH_STATE=str(tmp_path / "state"))
@@ -65,6 +70,7 @@ def test_a_daemon_stores_starts_that_ended_before_it_started(records: Path, tmp_
     assert [one["steps"] for one in _listed(env)] == [5, 4]
 
 
+@pytest.mark.long
 def test_two_launches_at_one_time_ran_the_same_program(records: Path, tmp_path: Path) -> None:
     """The agent numbers the second. A user who numbers names a version."""
     env = environment(records, WARMWATCH_STATE=str(tmp_path / "state"))

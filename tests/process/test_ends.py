@@ -243,7 +243,10 @@ for number in held: os.close(number)
     assert len((folder / record.EXIT).read_bytes()) == 5
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "method",
+    ["fork", *(pytest.param(one, marks=pytest.mark.long) for one in ("spawn", "forkserver"))],
+)
 @pytest.mark.parametrize(
     ("leave", "how", "code", "raised"),
     [

@@ -339,11 +339,14 @@ result([before, first])
     [
         "c = compiled(); o = optimizer(); validate()",
         # as nanoGPT: the optimizer's constructor imports Dynamo
-        "o = optimizer(); c = compiled(); validate()",
-        "c = compiled(); o = optimizer()\nwith warmwatch.evaluating(): evaluate()",
+        pytest.param("o = optimizer(); c = compiled(); validate()", marks=pytest.mark.long),
+        pytest.param(
+            "c = compiled(); o = optimizer()\nwith warmwatch.evaluating(): evaluate()",
+            marks=pytest.mark.long,
+        ),
         # it has no optimizer yet
         "c = compiled(); validate(); o = optimizer()",
-        "c = compiled(); evaluate(); o = optimizer()",
+        pytest.param("c = compiled(); evaluate(); o = optimizer()", marks=pytest.mark.long),
     ],
     ids=["eval", "optimizer first", "reported", "optimizer last", "no eval"],
 )

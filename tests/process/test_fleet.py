@@ -225,6 +225,7 @@ OF_A_RANK = (
 )
 
 
+@pytest.mark.long
 def test_the_rank_that_a_thousand_wait_for_is_named(tmp_path: Path) -> None:
     """No daemon sees all ranks: each of them waits on its own host."""
     waits = LimitedBy(verdict="communication", share=0.7)

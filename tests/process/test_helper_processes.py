@@ -68,6 +68,7 @@ train(m, o, 1)
     assert endings == ["finished", "finished"]
 
 
+@pytest.mark.long
 def test_processes_of_torch_spawn_are_ranks_and_their_parent_is_not(records: Path) -> None:
     body = """
 import os, torch.distributed as dist, torch.multiprocessing as mp

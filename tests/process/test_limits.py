@@ -146,7 +146,9 @@ def test_the_share_of_each_limit_agrees_with_the_trainings_own_clock(records: Pa
 
 
 @pytest.mark.parametrize(
-    "train", [PREFETCHED, NESTED, EVALUATED], ids=["in a thread", "nested", "evaluated"]
+    "train",
+    [PREFETCHED, NESTED, pytest.param(EVALUATED, marks=pytest.mark.long)],
+    ids=["in a thread", "nested", "evaluated"],
 )
 def test_the_time_of_a_batch_counts_once_and_only_if_the_training_waits(
     train: str, records: Path
@@ -185,6 +187,7 @@ gate("trained")
 """
 
 
+@pytest.mark.long
 def test_a_loop_that_waits_for_something_else_is_limited_by_waiting(records: Path) -> None:
     look = poller(directories=(str(records),))
     stop = records.parent / "stop"

@@ -48,6 +48,7 @@ gate("compiled")
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(TORCH.threads < 2, reason="this PyTorch crashes where a second thread compiles")
 def test_concurrent_compilations_of_sixteen_threads_are_counted_as_pytorch_counts_them(
     records: Path, tmp_path: Path

@@ -80,7 +80,13 @@ GONE = {
 }
 
 
-@pytest.mark.parametrize("which", GONE)
+@pytest.mark.parametrize(
+    "which",
+    [
+        pytest.param(which, marks=[pytest.mark.long] * (which not in ("events", "the rest")))
+        for which in GONE
+    ],
+)
 def test_without_a_hook_point_the_states_are_the_same(tmp_path: Path, which: str) -> None:
     """Missing hooks are named, no error is counted, and what only they report is absent."""
     records, gone = tmp_path / "records", GONE[which]

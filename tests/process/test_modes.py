@@ -315,6 +315,7 @@ result([
 """
 
 
+@pytest.mark.long
 def test_recording_losses_does_not_change_the_training(records: Path, tmp_path: Path) -> None:
     folder = tmp_path / "losses"
     folder.mkdir()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from support import slots
 from support.daemon import completed, daemon, status_of
 from support.records import wait_until
@@ -100,6 +102,7 @@ with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
 """
 
 
+@pytest.mark.long
 def test_modules_of_a_library_class_are_named_by_their_place(records: Path) -> None:
     """So are the three frames of a compiled optimizer's step. Compiled autograd has a name, too."""
     run(records, SEQUENTIALS)

@@ -54,7 +54,7 @@ gate("done")
 @pytest.fixture(
     name="artifact",
     scope="module",
-    params=[pytest.param(one, marks=[pytest.mark.long] * (one == "aoti")) for one in MAKE],
+    params=[pytest.param(one, marks=[pytest.mark.long] * (one != "jit")) for one in MAKE],
 )
 def _artifact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real one, made in a process of its own; its stem is what it is."""

@@ -162,6 +162,7 @@ COUNTED = 1 + PROGRESS.index("choices")
 counts_choices = pytest.mark.skipif("choices" in TORCH.missing, reason="this PyTorch counts none")
 
 
+@pytest.mark.long
 @counts_choices
 def test_choices_are_counted_as_they_are_measured_even_if_all_fail(records: Path) -> None:
     reported, timings, broken_off, raised, restored = result_of(

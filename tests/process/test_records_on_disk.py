@@ -43,7 +43,10 @@ def holder(folder: Path) -> int | None:
         return record.lock_holder(fcntl.fcntl(slot, fcntl.F_GETLK, record.LOCK_QUESTION))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+ON = [pytest.param(kind, marks=[pytest.mark.long] * (kind != "ext4")) for kind in KINDS]
+
+
+@pytest.mark.parametrize("kind", ON)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_disk_error_neither_blocks_nor_ends_the_training(
     tmp_path: Path, kind: str, fault: str
@@ -71,7 +74,7 @@ def test_a_disk_error_neither_blocks_nor_ends_the_training(
     assert errors.read_text().count("UserWarning") <= 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ON)
 def test_a_full_disk_has_room_for_the_end_of_the_process(tmp_path: Path, kind: str) -> None:
     # What is registered first runs last, after the promise: it is on the disk before the status is.
     program = "import atexit, os; atexit.register(os.sync)\n" + PATIENT + "sys.exit(3)\n"
@@ -243,6 +246,7 @@ input()
 """
 
 
+@pytest.mark.long
 def test_batches_of_a_loader_with_forked_workers_reach_the_disk(disk: Path) -> None:
     """An evaluation marks no steps, and no other call of ours comes after the forks."""
     with subprocess.Popen(

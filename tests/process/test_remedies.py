@@ -196,7 +196,7 @@ def test_what_the_machine_lacks_is_named_where_a_compilation_fails(tmp_path: Pat
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (SHAPES, "; the optimizer has 12 kinds of parameters"),
+        pytest.param(SHAPES, "; the optimizer has 12 kinds of parameters", marks=pytest.mark.long),
         pytest.param(
             BY_LIMIT,
             "; 12 modules of its class differ in `layer_idx`",
@@ -219,7 +219,7 @@ def test_a_finite_set_of_variants_needs_a_higher_limit(tmp_path: Path, body: str
 
 @pytest.mark.parametrize(
     ("body", "parameter"),
-    [(OF_LISTS, "X[0]"), (OF_TENSORS, "p")],
+    [(OF_LISTS, "X[0]"), pytest.param(OF_TENSORS, "p", marks=pytest.mark.long)],
     ids=["lists", "tensors"],
 )
 def test_sizes_that_a_parameter_keeps_static_become_dynamic(
@@ -243,6 +243,7 @@ def test_sizes_that_a_parameter_keeps_static_become_dynamic(
         assert (truth["graphs"], advised(rank)) == (graphs, {})
 
 
+@pytest.mark.long
 def test_a_function_that_must_be_compiled_has_the_same_remedy(tmp_path: Path) -> None:
     body = OF_LISTS.replace("FULL", "True")
     _, rank, words = tried(tmp_path / "faulty", body, None)
@@ -252,6 +253,7 @@ def test_a_function_that_must_be_compiled_has_the_same_remedy(tmp_path: Path) ->
     assert (truth["graphs"], advised(rank)) == (2, {})
 
 
+@pytest.mark.long
 def test_parameters_outside_of_an_optimizer_have_the_setting_too(tmp_path: Path) -> None:
     _, rank, words = tried(tmp_path / "faulty", OUTSIDE, False)
     assert "one step needs more variants" in words
@@ -262,6 +264,7 @@ def test_parameters_outside_of_an_optimizer_have_the_setting_too(tmp_path: Path)
     assert (truth["graphs"], advised(rank)) == (2, {})
 
 
+@pytest.mark.long
 def test_a_parameter_whose_size_stays_is_no_cause(tmp_path: Path) -> None:
     _, rank, _ = tried(tmp_path / "faulty", ONLY_THE_BATCH, None)
     remedy = advised(rank)["fallback"]
@@ -270,6 +273,7 @@ def test_a_parameter_whose_size_stays_is_no_cause(tmp_path: Path) -> None:
     assert "makes a constant of this size" in remedy
 
 
+@pytest.mark.long
 def test_the_limit_of_one_call_of_torch_compile_cures_it_too(tmp_path: Path) -> None:
     _, rank, _ = tried(tmp_path / "faulty", BY_CALL, False)
     call = "torch.compile(..., recompile_limit=12, isolate_recompiles=True)"
@@ -291,6 +295,7 @@ def test_a_recompile_in_every_step_has_its_remedy_before_the_run_was_warm(tmp_pa
     assert (truth["graphs"], advised(rank)) == (1, {})
 
 
+@pytest.mark.long
 def test_no_remedy_stays_that_a_later_recompile_refutes(tmp_path: Path) -> None:
     truth, rank, _ = tried(tmp_path / "faulty", LENGTHS, False)
     first, second, third = (past for past in rank["compile"]["last"] if past["category"])
@@ -312,6 +317,7 @@ def test_a_method_of_the_compiled_object_is_named_and_compiled(tmp_path: Path) -
     assert (truth["graphs"], advised(rank)) == (1, {})
 
 
+@pytest.mark.long
 def test_logging_in_compiled_code_has_the_setting_that_ignores_it(tmp_path: Path) -> None:
     truth, rank, _ = tried(tmp_path / "faulty", LOGGING, None)
     (known,) = rank["compile"]["breaks"]

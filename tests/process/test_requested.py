@@ -206,6 +206,7 @@ def test_cudagraph_skips_at_run_time_are_reported_and_change_nothing_else(
     assert "alice" not in str(reported)
 
 
+@pytest.mark.long
 def test_after_a_detach_only_pytorch_logs_them_and_at_most_a_hundred_are_reported(
     records: Path,
 ) -> None:
@@ -237,6 +238,7 @@ result(found)
     assert slots.read(folder).compile.cudagraph_skips == 150
 
 
+@pytest.mark.long
 def test_cuda_graphs_that_inductor_leaves_out_are_counted(records: Path) -> None:
     """Without CUDA PyTorch always skips them; the record has the first line of any reason."""
     body = """
@@ -339,6 +341,7 @@ result(counted)
 """
 
 
+@pytest.mark.long
 def test_flex_attention_that_is_called_uncompiled_is_named_with_its_function(
     records: Path,
 ) -> None:

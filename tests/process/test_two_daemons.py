@@ -69,7 +69,13 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize(("body", "state", "name", "code", "words"), ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize(
+    ("body", "state", "name", "code", "words"),
+    [
+        pytest.param(*end, id=name, marks=[pytest.mark.long] * (name not in ("signal", "_exit")))
+        for name, end in ENDS.items()
+    ],
+)
 def test_a_restarted_daemon_and_commands_without_one_report_the_same_end(
     memory: Path, tmp_path: Path, body: str | None, state: str, name: str, code: int, words: str
 ) -> None:

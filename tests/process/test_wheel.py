@@ -80,6 +80,7 @@ def test_the_wheel_holds_both_packages_typed_and_nothing_else(wheel: Path) -> No
     }
 
 
+@pytest.mark.long
 def test_the_wheel_is_reproducible(wheel: Path, tmp_path: Path) -> None:
     copy, place = tmp_path / "elsewhere", tmp_path / "wheel"
     place.mkdir()

@@ -41,6 +41,7 @@ def _compile(rank: Rank, number: int) -> None:
     ledger.post("error", {"where": "hooks.events", "message": f"error {number}"})
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ten_thousand_compilations_leave_the_memory_flat() -> None:
     """In a process of its own: threads of other tests take memory, too."""

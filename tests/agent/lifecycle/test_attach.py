@@ -73,6 +73,7 @@ def test_the_agent_attaches_after_torch_was_imported(records: Path, first: str) 
     assert slots.read(slots.only(records)).steps.steps == 4
 
 
+@pytest.mark.long
 def test_an_unpickled_optimizer_is_detected_at_its_first_step(records: Path) -> None:
     """Nothing builds it, so Dynamo is imported by ``step`` itself, in the middle of the first."""
     saved = str(records.parent / "optimizer")

@@ -1,5 +1,4 @@
 """A compiled step whose closures have the names that PyTorch would give to new variables."""
-# core
 # steps: 6
 
 import optimizers

@@ -1,5 +1,4 @@
 """Post hooks of a step, compiled: an average of the weights, a scheduler, and a pre hook."""
-# core
 
 import torch
 

@@ -1,5 +1,4 @@
 """A method that keeps its ``locals()``, and drops what a step made before the next one."""
-# core
 # steps: 10
 
 import weakref

@@ -1,5 +1,4 @@
 """Another tool patches Module.train between eval() and train(), and restores what it found."""
-# core
 # steps: 2400
 
 from unittest import mock

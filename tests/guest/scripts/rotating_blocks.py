@@ -1,5 +1,4 @@
 """BAdam: the inner optimizer's parameters rotate over blocks that stay alive."""
-# core
 # steps: 24
 
 import optimizers

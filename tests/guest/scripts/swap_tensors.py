@@ -1,5 +1,4 @@
 """Conversions that swap tensors: to(), load_state_dict(assign=True), swap_tensors itself."""
-# core
 # torch: 2.11
 # steps: 6
 

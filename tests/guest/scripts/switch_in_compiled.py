@@ -1,5 +1,4 @@
 """eval() and train() called inside of a compiled function."""
-# core
 
 import torch
 from torch import nn

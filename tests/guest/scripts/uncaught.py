@@ -1,5 +1,4 @@
 """An exception in the optimizer's step that nobody catches: its traceback and exit code."""
-# core
 # exit: 1
 # steps: 1
 

@@ -1,5 +1,4 @@
 """A tensor subclass around another tensor, as torchao's quantized weights are."""
-# core
 # torch: 2.13
 # steps: 4
 

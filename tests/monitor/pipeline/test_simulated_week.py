@@ -72,6 +72,7 @@ class Node:
         )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [3, pytest.param(7, marks=pytest.mark.long)])
 def test_memory_after_many_days_equals_that_after_two(tmp_path: Path, number: int) -> None:
