@@ -120,6 +120,7 @@ def ranks(report: Report) -> Section | None:
 
 
 _SEEN = 0.0005  # seconds: less is shown as nothing
+_ROUNDED = 0.005  # of a figure: less does not show in its three digits
 _NOT_REPORTED = {
     CLEAN: "how long the clean steps took together",
     DATA: "waiting for data",
@@ -170,9 +171,10 @@ def _counted_elsewhere(report: Report, goodput: Goodput) -> Iterator[str]:
         share = sum(item.seconds for item in goodput.shares if item.name == EVALUATION)
         within = f"{took(compiled)} of it counts as compiling"
         yield f"Evaluations: {took(share + compiled)}; {within}."
-    if (paused := goodput.warmup_pause_seconds) >= _SEEN:
+    paused, warmup = goodput.warmup_pause_seconds, report.warmup_seconds or 0.0
+    if paused >= max(_SEEN, _ROUNDED * warmup):
         within = f"{took(paused)} of it counts as evaluation or saving"
-        yield f"Warm-up: {took(report.warmup_seconds or 0.0)} by the clock; {within}."
+        yield f"Warm-up: {took(warmup)} by the clock; {within}."
     if goodput.untold and not report.living:
         names = "; ".join(_NOT_REPORTED[name] for name in goodput.untold)
         seconds = {item.name: item.seconds for item in goodput.shares}

@@ -168,7 +168,8 @@ def _when(recompiled: Recompiled) -> str:
 
 def _steps(numbers: Sequence[int]) -> str:
     first, last = numbers[0], numbers[-1]
-    return f"step {first}" if first == last else f"steps {first} to {last}"
+    between = "and" if len({*numbers}) == 2 else "to"
+    return f"step {first}" if first == last else f"steps {first} {between} {last}"
 
 
 def _between(steps: tuple[int, ...]) -> str:
