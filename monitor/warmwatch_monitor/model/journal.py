@@ -51,9 +51,12 @@ class Cost(Struct, frozen=True, kw_only=True):
 class TracedPlace(Located, frozen=True, kw_only=True):
     """Where Dynamo broke a graph, or failed."""
 
-    library: bool = False  # it is not in the user's own code
-    caller: str | None = None  # the line that is, if it is known
-    eager: Literal["all", "rest"] | None = None  # what of the function PyTorch leaves to Python
+    library: bool = False
+    """Whether it is not in the user's own code."""
+    caller: str | None = None
+    """The line that is, if it is known."""
+    eager: Literal["all", "rest"] | None = None
+    """What of the function PyTorch leaves to Python."""
 
 
 class Compilation(
