@@ -20,11 +20,10 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.base.bounded import read_text
 from warmwatch_monitor.base.errors import UsageError
 from warmwatch_monitor.commands.check import baseline
-from warmwatch_monitor.commands.check import baseline as gate
 from warmwatch_monitor.commands.check.baseline import parsed
-from warmwatch_monitor.commands.check.comparison import compared
+from warmwatch_monitor.commands.check.comparison import Comparison, compared
 from warmwatch_monitor.commands.check.output import (
-    Result,
+    CheckDocument,
     caches_left,
     changes,
     document,
@@ -95,7 +94,7 @@ def measured(
     except CannotCompareError as error:
         raise CannotCompareError("; ".join(filter(None, (str(error), left))), error.code) from None
     folders = (rank.record.folder for run in snapshot.runs for rank in run.ranks)
-    return gate.measured(snapshot.runs, {folder: parse_journal(folder) for folder in folders})
+    return baseline.measured(snapshot.runs, {folder: parse_journal(folder) for folder in folders})
 
 
 def _attend(
@@ -243,20 +242,21 @@ def _words(command: str | None) -> tuple[str, ...]:
 def _check(request: _Request) -> int:
     held = _read(request.baseline) if request.baseline is not None else None
     against = str(request.baseline) if request.baseline else shlex.join(request.against)
-    accept = None
+    accept: str | None = None
+    beside: tuple[MeasuredRun, ...] = ()
     if request.baseline is not None:
         again = ("warmwatch", "check", "--baseline", str(request.baseline), "--update")
         accept = shlex.join((*again, "--", *request.command))
     try:
         if request.against:
-            held = _beside(_measured(request, request.against), held)
-        assert held is not None, "--baseline or --against is given"
-        comparison = compared(_measured(request, request.command), held, request.tolerance)
+            beside = _measured(request, request.against)
+        held = baseline.of(beside) if held is None else held
+        runs = _measured(request, request.command)
+        comparison = compared(runs, held, request.tolerance, beside)
     except CannotCompareError as error:
-        _report(request, Result(against=against, problem=str(error)))
+        _report(request, document(against, Comparison(), str(error)), None)
         return error.code
-    result = Result(against=against, comparison=comparison, accept=accept)
-    _report(request, result)
+    _report(request, document(against, comparison), accept)
     if comparison.grew:
         return GREW
     return NOT_SEEN if comparison.incomplete else 0
@@ -264,12 +264,6 @@ def _check(request: _Request) -> int:
 
 def _measured(request: _Request, command: Sequence[str]) -> tuple[MeasuredRun, ...]:
     return measured(command, name=request.name, keep_caches=request.keep_caches)
-
-
-def _beside(measured: tuple[MeasuredRun, ...], held: Baseline | None) -> Baseline:
-    """The measured runs as a baseline; with a file's baseline, only their warm-up in seconds."""
-    here = baseline.of(measured)
-    return here if held is None else baseline.with_seconds(held, here)
 
 
 def _update(request: _Request) -> int:
@@ -311,12 +305,12 @@ def _read(place: Path) -> Baseline:
         raise UsageError(f"{place}: {error}") from None
 
 
-def _report(request: _Request, result: Result) -> None:
+def _report(request: _Request, result: CheckDocument, accept: str | None) -> None:
     """Print the result on stderr (stdout is CMD's), and write the requested files."""
-    note(text(result))
+    note(text(result, accept))
     if request.markdown is not None:
         # several checks of one job append to its summary
         shared = str(request.markdown) == os.environ.get("GITHUB_STEP_SUMMARY")
         write(request.markdown, markdown(result), append=shared)
     if request.json is not None:
-        write(request.json, as_json(document(result)) + "\n")
+        write(request.json, as_json(result) + "\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 
 from msgspec import Struct
@@ -12,11 +12,11 @@ from warmwatch_monitor.commands.check.baseline import (
     RATIO,
     Baseline,
     BaselineRank,
-    BaselineRun,
     Counts,
     MeasuredRank,
     MeasuredRun,
     named,
+    ranks_of,
 )
 from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, GraphBreak
 
@@ -118,40 +118,48 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 def compared(
-    runs: Sequence[MeasuredRun], baseline: Baseline, tolerance: float | None = None
+    runs: Sequence[MeasuredRun],
+    baseline: Baseline,
+    tolerance: float | None = None,
+    beside: Sequence[MeasuredRun] = (),
 ) -> Comparison:
-    """Compare ``runs`` with the baseline. ``tolerance`` overrides the baseline's."""
+    """Compare ``runs`` with the baseline. ``tolerance`` overrides the baseline's.
+
+    ``beside``: what was measured in the same job, so the warm-up is compared in seconds. Runs are
+    matched by name; if each side has one run, their names do not matter.
+    """
     allowed = baseline.tolerance if tolerance is None else tolerance
     held: list[Compared] = []
     remarks = list(_torches(runs, baseline))
     pairs = _pairs(runs, baseline)
-    for run, was in pairs:
+    of_names = {run.run: run.warmup_seconds for run in beside}
+    for run, name in pairs:
+        was = baseline.runs.get(name)
         if was is None:
             remarks.append(Remark(kind=Kind.UNKNOWN_RUN, run=run.run))
             continue
-        if run.run not in baseline.runs:
-            (name,) = baseline.runs
+        if run.run != name:
             remarks.append(Remark(kind=Kind.ANOTHER_NAME, run=run.run, what=name))
-        held += [*_counts(run, was, baseline.ignore), *_warmup(run, was, baseline, allowed)]
-        remarks += _remarks(run, was, baseline.ignore)
+        alone = len(baseline.runs) == len(beside) == 1
+        seconds = beside[0].warmup_seconds if alone else of_names.get(name)
+        warmups = {SECONDS: seconds, RATIO: was.warmup_ratio}
+        ranks = ranks_of(name, was)
+        held += _counts(run, ranks, baseline.ignore)
+        if RATIO not in baseline.ignore:
+            held += _warmup(run, warmups, allowed)
+        remarks += _remarks(run, ranks, warmups, baseline.ignore)
         if errors := sum(rank.errors for rank in run.ranks):
             remarks.append(Remark(kind=Kind.AGENT_ERRORS, run=run.run, what=str(errors)))
-    seen = {id(was) for _, was in pairs}
-    remarks += (
-        Remark(kind=Kind.NO_RUN, run=name)
-        for name, was in baseline.runs.items()
-        if id(was) not in seen
-    )
+    seen = {name for _, name in pairs}
+    remarks += (Remark(kind=Kind.NO_RUN, run=name) for name in baseline.runs if name not in seen)
     return Comparison(held=tuple(held), remarks=tuple(remarks))
 
 
-def _pairs(
-    runs: Sequence[MeasuredRun], baseline: Baseline
-) -> list[tuple[MeasuredRun, BaselineRun | None]]:
-    """Pairs of equal names. A single run on each side is a pair; its name may be a job's id."""
+def _pairs(runs: Sequence[MeasuredRun], baseline: Baseline) -> list[tuple[MeasuredRun, str]]:
+    """Each run, and its name in the baseline. A single run on each side may be a job's id."""
     if len(runs) == 1 and len(baseline.runs) == 1:
-        return [(runs[0], next(iter(baseline.runs.values())))]
-    return [(run, baseline.runs.get(run.run)) for run in runs]
+        return [(runs[0], next(iter(baseline.runs)))]
+    return [(run, run.run) for run in runs]
 
 
 def _torches(runs: Sequence[MeasuredRun], baseline: Baseline) -> Iterator[Remark]:
@@ -160,12 +168,14 @@ def _torches(runs: Sequence[MeasuredRun], baseline: Baseline) -> Iterator[Remark
         yield Remark(kind=Kind.ANOTHER_TORCH, what=f"{name}, was {baseline.torch}")
 
 
-def _counts(run: MeasuredRun, was: BaselineRun, ignore: Sequence[str]) -> Iterator[Compared]:
+def _counts(
+    run: MeasuredRun, held: Mapping[int, BaselineRank], ignore: Sequence[str]
+) -> Iterator[Compared]:
     """Compare rank by rank; ranks with equal numbers form one entry."""
     for measure in COUNTS:
         groups: dict[tuple[int, int], list[MeasuredRank]] = {}
         for rank in run.ranks:
-            baseline_rank = was.ranks.get(rank.rank)
+            baseline_rank = held.get(rank.rank)
             if baseline_rank is None or measure in ignore:
                 continue
             before, now = baseline_rank.counts.get(measure), rank.counts.get(measure)
@@ -180,7 +190,7 @@ def _counts(run: MeasuredRun, was: BaselineRun, ignore: Sequence[str]) -> Iterat
                 now=now,
                 limit=before,
                 causes=_causes(measure, ranks[0]),
-                moved=tuple(_moved(ranks[0], was.ranks[ranks[0].rank])),
+                moved=tuple(_moved(ranks[0], held[ranks[0].rank])),
             )
 
 
@@ -212,29 +222,30 @@ def _moved(rank: MeasuredRank, was: BaselineRank) -> Iterator[Moved]:
 
 
 def _warmup(
-    run: MeasuredRun, was: BaselineRun, baseline: Baseline, tolerance: float
+    run: MeasuredRun, warmups: Mapping[str, float | None], tolerance: float
 ) -> Iterator[Compared]:
     """Compare the warm-up in seconds if both were measured in this job, else in steady steps."""
-    if RATIO in baseline.ignore:
-        return
-    for measure, before, now in (
-        (SECONDS, was.warmup_seconds, run.warmup_seconds),
-        (RATIO, was.warmup_ratio, run.warmup_ratio),
-    ):
+    for measure, before in warmups.items():
+        now = getattr(run, measure)
         if before is not None and now is not None:
             limit = before * (1 + tolerance)
             yield Compared(run=run.run, measure=measure, was=before, now=now, limit=limit)
             return
 
 
-def _remarks(run: MeasuredRun, was: BaselineRun, ignore: Sequence[str]) -> Iterator[Remark]:
+def _remarks(
+    run: MeasuredRun,
+    held: Mapping[int, BaselineRank],
+    warmups: Mapping[str, float | None],
+    ignore: Sequence[str],
+) -> Iterator[Remark]:
     """Remarks on ranks and counts that only one side has."""
     seen = {measured_rank.rank: measured_rank for measured_rank in run.ranks}
-    if new := [rank for rank in seen if rank not in was.ranks]:
+    if new := [rank for rank in seen if rank not in held]:
         yield Remark(kind=Kind.UNKNOWN_RANKS, run=run.run, what=named(new))
-    if gone := [rank for rank in was.ranks if rank not in seen]:
+    if gone := [rank for rank in held if rank not in seen]:
         yield Remark(kind=Kind.NO_RANKS, run=run.run, what=named(gone))
-    both = [(seen[rank].counts, was.ranks[rank].counts) for rank in seen if rank in was.ranks]
+    both = [(seen[rank].counts, held[rank].counts) for rank in seen if rank in held]
     for measure in COUNTS:
         if measure in ignore:
             continue
@@ -246,17 +257,16 @@ def _remarks(run: MeasuredRun, was: BaselineRun, ignore: Sequence[str]) -> Itera
             yield Remark(kind=kind, run=run.run, what=measure)
         elif any(measure in now and measure not in before for now, before in both):
             yield Remark(kind=Kind.UNKNOWN_COUNT, run=run.run, what=measure)
-    if not run.compiled and any(
-        baseline_rank.counts.get("graphs") for baseline_rank in was.ranks.values()
-    ):
+    if not run.compiled and any(rank.counts.get("graphs") for rank in held.values()):
         yield Remark(kind=Kind.NOT_COMPILED, run=run.run)
         return
-    expected = was.warmup_seconds is not None or was.warmup_ratio is not None
     if RATIO in ignore:
         return
-    if expected and run.warmup_seconds is None:
+    if any(value is not None for value in warmups.values()) and run.warmup_seconds is None:
         yield Remark(kind=Kind.NEVER_WARM, run=run.run)
-    elif run.short_step is not None and was.warmup_seconds is None:
+    elif warmups[SECONDS] is not None:
+        return
+    elif run.short_step is not None:
         yield Remark(kind=Kind.SHORT_STEPS, run=run.run, what=str(run.short_step))
-    elif run.unsettled is not None and run.warmup_ratio and was.warmup_seconds is None:
+    elif run.unsettled is not None and run.warmup_ratio:
         yield Remark(kind=Kind.UNSETTLED, run=run.run, what=str(run.unsettled))

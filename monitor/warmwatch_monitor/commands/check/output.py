@@ -4,6 +4,7 @@ to do about it. Pure.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -63,7 +64,7 @@ def amount(measure: str, value: float) -> str:
     return duration(value) if measure == SECONDS else f"{value:g}"
 
 
-def whose(held: Compared) -> str:
+def whose(held: Compared | ComparedNumber) -> str:
     """``train, ranks 0-3``."""
     if not held.ranks:
         return held.run
@@ -240,7 +241,7 @@ def remark(remark: Remark) -> str:
     return _REMARKS[remark.kind](remark)
 
 
-def numbers(held: Iterable[Compared]) -> str:
+def numbers(held: Iterable[Compared | ComparedNumber]) -> str:
     """The compared numbers: ``2 graphs, 0 graph breaks, warm-up as long as 684 steps``."""
     return ", ".join(
         f"{compared.now:g} {_NOUNS[compared.measure][compared.now != 1]}"
@@ -250,56 +251,7 @@ def numbers(held: Iterable[Compared]) -> str:
     )
 
 
-_Causes = list[tuple[str, str | None]]
-
-
-class Result(Struct, frozen=True, kw_only=True):
-    """The result of a check.
-
-    Attributes:
-        against: the baseline file or the ``--against`` command.
-        comparison: ``None`` if nothing was compared; then ``problem`` is the reason.
-        accept: the command that accepts the growth.
-    """
-
-    against: str
-    comparison: Comparison | None = None
-    problem: str | None = None
-    accept: str | None = None
-
-    @property
-    def held(self) -> tuple[Compared, ...]:
-        return self.comparison.held if self.comparison else ()
-
-    @property
-    def grew(self) -> tuple[Compared, ...]:
-        return self.comparison.grew if self.comparison else ()
-
-    @property
-    def problems(self) -> list[str]:
-        """Reasons other than growth for which it fails."""
-        names = [] if self.problem is None else [self.problem]
-        remarks = self.comparison.remarks if self.comparison else ()
-        return names + [remark(item) for item in remarks if item.fails]
-
-    @property
-    def notes(self) -> list[str]:
-        remarks = self.comparison.remarks if self.comparison else ()
-        notes = (item for item in remarks if not item.fails)
-        failed = {RATIO} & {compared.measure for compared in self.grew}
-        return [remark(note) for note in notes if note.kind is not Kind.UNSETTLED or failed]
-
-    @property
-    def passed(self) -> bool:
-        return not self.grew and not self.problems
-
-
 _OF_THE_RUN = (Kind.AGENT_ERRORS, Kind.SHORT_STEPS, Kind.UNSETTLED)  # independent of the baseline
-
-
-def text(result: Result) -> str:
-    """The verdict, then what grew with its reasons, then remarks."""
-    return "\n".join(["", f"warmwatch check: {verdict(result)}", *_lines(result)])
 
 
 def changes(place: str, comparison: Comparison, *, first: bool) -> str:
@@ -316,93 +268,6 @@ def changes(place: str, comparison: Comparison, *, first: bool) -> str:
     moved = [compared for compared in comparison.held if compared.now != compared.was]
     lines += [f"  {whose(compared)}: {headline(compared)}" for compared in moved]
     return "\n".join(lines)
-
-
-def verdict(result: Result) -> str:
-    if result.grew:
-        many = "number" if len(result.grew) == 1 else "numbers"
-        return f"failed: {len(result.grew)} {many} grew beyond {result.against}"
-    if result.problems:
-        return f"failed: it cannot be compared with {result.against}"
-    return f"passed: nothing grew beyond {result.against}"
-
-
-def _lines(result: Result) -> Iterator[str]:
-    for held, causes in _grown(result):
-        yield ""
-        yield f"  {whose(held)}: {headline(held)}"
-        for sentence, remedy in causes:
-            yield f"    {sentence}"
-            if remedy:
-                yield f"      {remedy}"
-    if result.problems or result.notes:
-        yield ""
-    yield from (f"  {sentence}" for sentence in result.problems)
-    yield from (f"  note: {sentence}" for sentence in result.notes)
-    if result.passed:
-        yield from (f"  {line}" for line in _numbers(result.held))
-        yield from (
-            f"  note: {whose(fall)}: less than the baseline has: {headline(fall)}"
-            for fall in _fell(result)
-        )
-    if result.accept and (result.grew or _fell(result)):
-        yield ""
-        yield f"  To make this the baseline: {result.accept}"
-
-
-def _fell(result: Result) -> tuple[Compared, ...]:
-    return result.comparison.fell if result.comparison and result.passed else ()
-
-
-def _grown(result: Result) -> Iterator[tuple[Compared, _Causes]]:
-    """Each number that grew, with its causes; a remedy only where it comes first."""
-    shown = set[str | None]()
-    for held in result.grew:
-        causes = causes_of(held)
-        yield held, [(words, None if remedy in shown else remedy) for words, remedy in causes]
-        shown.update(remedy for _, remedy in causes)
-
-
-def _numbers(held: tuple[Compared, ...]) -> Iterator[str]:
-    """One line for each group of ranks."""
-    for who in dict.fromkeys(map(whose, held)):
-        of_group = (compared for compared in held if whose(compared) == who)
-        yield f"{who}: {numbers(of_group)}"
-
-
-def markdown(result: Result) -> str:
-    """The verdict, a table of all numbers, and what grew with its reasons."""
-    numbers = [
-        (
-            f"{'❌' if compared.grew else '✅'} {title(compared.measure)}",
-            whose(compared),
-            amount(compared.measure, compared.was),
-            amount(compared.measure, compared.now),
-        )
-        for compared in result.held
-    ]
-    notes = Section("Notes", items=tuple(map(Item, result.notes)))
-    return markdown_of(
-        Document(
-            title="warmwatch check",
-            state="",
-            answer=verdict(result),
-            warnings=tuple(result.problems),
-            sections=(
-                *([Section("Numbers", table(_COLUMNS, numbers))] if numbers else []),
-                *(_growth(held, causes) for held, causes in _grown(result)),
-                *([notes] if result.notes else []),
-            ),
-        )
-    )
-
-
-def _growth(held: Compared, causes: _Causes) -> Section:
-    items = tuple(Item(sentence, (remedy,) if remedy else ()) for sentence, remedy in causes)
-    return Section(f"{headline(held)} ({whose(held)})", items=items)
-
-
-_COLUMNS = ("", "run", "baseline>", "now>")
 
 
 class GrowthCause(Struct, frozen=True, kw_only=True):
@@ -436,6 +301,10 @@ class ComparedNumber(Struct, frozen=True, kw_only=True):
     causes: list[GrowthCause]
     """Why it grew; empty if it did not."""
 
+    @property
+    def fell(self) -> bool:
+        return bool(self.ranks) and self.now < self.baseline
+
 
 class CheckDocument(Struct, frozen=True, kw_only=True):
     """The result of `warmwatch check --json`."""
@@ -453,14 +322,37 @@ class CheckDocument(Struct, frozen=True, kw_only=True):
     notes: list[str]
     """Remarks that do not make it fail."""
 
+    @property
+    def grew(self) -> list[ComparedNumber]:
+        return [number for number in self.compared if number.grew]
 
-def document(result: Result) -> CheckDocument:
+    @property
+    def fell(self) -> list[ComparedNumber]:
+        return [number for number in self.compared if number.fell and self.passed]
+
+
+def document(against: str, comparison: Comparison, problem: str | None = None) -> CheckDocument:
+    """The result of a check.
+
+    Args:
+        against: the baseline file or the ``--against`` command.
+        problem: why nothing was compared.
+    """
+    problems = [] if problem is None else [problem]
+    problems += [remark(item) for item in comparison.remarks if item.fails]
+    grew = [compared.measure for compared in comparison.grew]
+    notes = (item for item in comparison.remarks if not item.fails)
+    summary = f"passed: nothing grew beyond {against}"
+    if grew:
+        summary = f"failed: {counted(len(grew), 'number')} grew beyond {against}"
+    elif problems:
+        summary = f"failed: it cannot be compared with {against}"
     return CheckDocument(
-        passed=result.passed,
-        summary=verdict(result),
-        compared=[_compared(compared) for compared in result.held],
-        problems=result.problems,
-        notes=result.notes,
+        passed=not grew and not problems,
+        summary=summary,
+        compared=[_compared(compared) for compared in comparison.held],
+        problems=problems,
+        notes=[remark(note) for note in notes if note.kind is not Kind.UNSETTLED or RATIO in grew],
     )
 
 
@@ -477,3 +369,88 @@ def _compared(held: Compared) -> ComparedNumber:
         words=headline(held),
         causes=[GrowthCause(words=sentence, advice=remedy) for sentence, remedy in causes],
     )
+
+
+def text(result: CheckDocument, accept: str | None = None) -> str:
+    """The verdict, then what grew with its reasons, then remarks.
+
+    ``accept``: the command that accepts the growth.
+    """
+    lines = ["", f"warmwatch check: {result.summary}"]
+    for number, causes in _grown(result):
+        lines += ["", f"  {whose(number)}: {number.words}"]
+        for sentence, *remedies in causes:
+            lines += [f"    {sentence}", *(f"      {remedy}" for remedy in remedies)]
+    if result.problems or result.notes:
+        lines.append("")
+    lines += [f"  {sentence}" for sentence in result.problems]
+    lines += [f"  note: {sentence}" for sentence in result.notes]
+    if result.passed:
+        lines += [f"  {line}" for line in _numbers(result.compared)]
+        lines += [
+            f"  note: {whose(fall)}: less than the baseline has: {fall.words}"
+            for fall in result.fell
+        ]
+    if accept and (result.grew or result.fell):
+        lines += ["", f"  To make this the baseline: {accept}"]
+    return "\n".join(lines)
+
+
+def _grown(result: CheckDocument) -> Iterator[tuple[ComparedNumber, list[tuple[str, ...]]]]:
+    """Each number that grew, and each of its causes with its remedy where that comes first."""
+    shown = set[str | None]([None])
+    for number in result.grew:
+        yield (
+            number,
+            [
+                (cause.words,) if cause.advice in shown else (cause.words, cause.advice or "")
+                for cause in number.causes
+            ],
+        )
+        shown.update(cause.advice for cause in number.causes)
+
+
+def _numbers(held: Iterable[Compared | ComparedNumber]) -> Iterator[str]:
+    """One line for each group of ranks."""
+    groups = defaultdict[str, list[Compared | ComparedNumber]](list)
+    for compared in held:
+        groups[whose(compared)].append(compared)
+    for who, compareds in groups.items():
+        yield f"{who}: {numbers(compareds)}"
+
+
+def markdown(result: CheckDocument) -> str:
+    """The verdict, a table of all numbers, and what grew with its reasons."""
+    rows = [
+        (
+            f"{'❌' if number.grew else '✅'} {title(number.measure)}",
+            whose(number),
+            amount(number.measure, number.baseline),
+            amount(number.measure, number.now),
+        )
+        for number in result.compared
+    ]
+    growth = (
+        Section(
+            f"{number.words} ({whose(number)})",
+            items=tuple(Item(sentence, tuple(remedies)) for sentence, *remedies in causes),
+        )
+        for number, causes in _grown(result)
+    )
+    notes = Section("Notes", items=tuple(map(Item, result.notes)))
+    return markdown_of(
+        Document(
+            title="warmwatch check",
+            state="",
+            answer=result.summary,
+            warnings=tuple(result.problems),
+            sections=(
+                *([Section("Numbers", table(_COLUMNS, rows))] if rows else []),
+                *growth,
+                *([notes] if result.notes else []),
+            ),
+        )
+    )
+
+
+_COLUMNS = ("", "run", "baseline>", "now>")

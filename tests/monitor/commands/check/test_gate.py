@@ -25,7 +25,7 @@ from warmwatch_monitor.commands.check.baseline import (
 )
 from warmwatch_monitor.commands.check.comparison import Comparison, Kind, compared
 from warmwatch_monitor.commands.check.output import (
-    Result,
+    CheckDocument,
     causes_of,
     changes,
     document,
@@ -147,8 +147,7 @@ def test_the_warm_up_may_grow_by_the_tolerance_in_steady_steps() -> None:
     assert not compared(run_of(with_warmup(900)), ignoring).grew
     # measured in the same job, it is in seconds, whatever the file's ratio was
     file = held(*run_of(with_warmup(1)))
-    here = baseline.with_seconds(file, baseline.of(run_of(with_warmup(100))))
-    (grown,) = compared(run_of(with_warmup(300)), here).grew
+    (grown,) = compared(run_of(with_warmup(300)), file, beside=run_of(with_warmup(100))).grew
     assert headline(grown) == "warm-up: 300 s, was 100 s (may be 200 s)"
 
 
@@ -165,9 +164,9 @@ def test_a_warm_up_in_steps_of_less_than_5_ms_is_noise_and_is_not_compared() -> 
         assert "warmup_ratio" not in {one.measure for one in comparison.held}
     assert "warmup_ratio" not in baseline.written(baseline.of(short))
     assert compared(short, held(*short, ignore=("warmup_ratio",))).remarks == ()
-    here = baseline.with_seconds(held(*short), baseline.of(short))
-    assert [one.measure for one in compared(short, here).held][-1] == "warmup_seconds"
-    assert compared(short, here).remarks == ()
+    beside = compared(short, held(*short), beside=short)
+    assert [one.measure for one in beside.held][-1] == "warmup_seconds"
+    assert beside.remarks == ()
     file = baseline.written(baseline.of(short))
     found = changes("base.json", compared(short, baseline.parsed(file)), first=True)
     assert "note: gpt2: its steady step takes 0.393 ms" in found
@@ -192,9 +191,10 @@ def test_each_cause_is_reported_once_with_its_remedy() -> None:
         failures=1,
         cudagraph_skips=2,
     )
-    result = Result(against="base.json", comparison=against(DONE, now, recorded=recorded))
+    comparison = against(DONE, now, recorded=recorded)
+    result = document("base.json", comparison)
     assert [shown(result).count("Pad the size") for shown in (text, markdown)] == [1, 1]
-    found = {one.measure: causes_of(one) for one in result.grew}
+    found = {one.measure: causes_of(one) for one in comparison.grew}
     why = f"`forward` (model.py:31): {b.WHY}"
     ((again, pad),) = found["recompiles"]
     assert again == f"{why} (2 times)"
@@ -331,24 +331,22 @@ def test_any_run_name_is_read_back_unchanged(name: str) -> None:
     assert list(held(replace(found[0], run=name)).runs) == [name]
 
 
-def result() -> Result:
+def result() -> CheckDocument:
     recorded = ParsedJournal(compilations=(replace(AGAIN, name="<|>_forward_"),))
     now = counting(recompiles_by_category=b.categories(shape=1))
-    return Result(
-        against="ci/base.json", comparison=against(DONE, now, recorded=recorded), accept="again"
-    )
+    return document("ci/base.json", against(DONE, now, recorded=recorded))
 
 
 def test_the_outcome_is_text_markdown_and_json() -> None:
     failed = result()
-    shown = text(failed)
+    shown = text(failed, "again")
     assert "failed: 1 number grew beyond ci/base.json" in shown
     assert "  gpt2, rank 0: recompiles: 1, was 0\n    `<|>_forward_` (model.py:31): " in shown
     assert "To make this the baseline: again" in shown
     table = [line for line in markdown(failed).splitlines() if line.startswith("|")]
     assert all(line.replace(r"\|", "").count("|") == 5 for line in table)
     assert "❌ recompiles | gpt2, rank 0 | 0 | 1 |" in markdown(failed)
-    printed = json.loads(as_json(document(failed)))
+    printed = json.loads(as_json(failed))
     assert printed["passed"] is False
     assert [one["measure"] for one in printed["compared"] if one["grew"]] == ["recompiles"]
 
@@ -361,17 +359,17 @@ def test_a_run_name_is_never_markdown() -> None:
         return tuple(replace(one, run=name) for one in run_of(*slots))
 
     grown = called(counting(recompiles_by_category=b.categories(shape=1)))
-    made = Result(against="base.json", comparison=compared(grown, held(*called(DONE))), accept="")
+    made = document("base.json", compared(grown, held(*called(DONE))))
     table = [line for line in markdown(made).splitlines() if line.startswith("|")]
     assert all(line.replace(r"\|", "").count("|") == 5 for line in table)
     assert r"| a\|b\`\@team\<img\>, rank 0 | 0 | 1 |" in markdown(made)
 
 
 def test_an_impossible_comparison_is_a_failure_in_every_format() -> None:
-    failed = Result(against="ci/base.json", problem="no run was seen")
+    failed = document("ci/base.json", Comparison(), "no run was seen")
     assert "failed: it cannot be compared" in text(failed)
     assert "no run was seen" in markdown(failed)
-    assert document(failed).passed is False
+    assert failed.passed is False
 
 
 def test_an_update_notes_that_the_speed_had_not_settled() -> None:
@@ -384,7 +382,7 @@ def test_an_update_notes_that_the_speed_had_not_settled() -> None:
     note = "note: gpt2: its speed had not settled after 12 clean steps"
     found = compared(of(100, settled=False), held(*of(100, settled=True)))
     assert note in changes("base.json", found, first=True)
-    assert note not in text(Result(against="base.json", comparison=found)), "it passes"
+    assert note not in text(document("base.json", found)), "it passes"
     grown = compared(of(900, settled=False), held(*of(100, settled=True)))
-    assert note in text(Result(against="base.json", comparison=grown))
+    assert note in text(document("base.json", grown))
     assert compared(of(100, settled=True), held(*of(100, settled=True))).remarks == ()
