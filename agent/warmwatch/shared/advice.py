@@ -308,6 +308,7 @@ SURE = frozenset(
     {
         *(_OF_STRIDE, _OF_OPTIMIZER, ATTRIBUTE, ATTRIBUTE_NONE, INDEX, STATIC),
         *(_OF_INTEGER, _OF_STATIC_INTEGER, _OF_GLOBAL_INTEGER, _OF_STATIC_GLOBAL_INTEGER),
+        *(ADVICE["global_state"], ADVICE["dtype"], ADVICE["device"], _OF_MODULE_DTYPE),
     }
 )
 

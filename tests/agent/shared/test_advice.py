@@ -97,7 +97,9 @@ def test_the_advice_says_whether_other_sizes_will_recompile(
     assert ("other sizes usually need no recompile" in text) is once
     assert (early is not None) is once  # it needs no remedy, but will it come again?
     assert early is None or (text.endswith(early) and MARK not in early)
-    assert advice("dtype", "forward", "0/0: any", after_warm=False) is None
+    assert advice("autocast", "forward", "0/0: any", after_warm=False) is None
+    once = advice("global_state", "forward", "0/0: any", after_warm=False)  # saves a compilation
+    assert "before the first compiled call" in str(once)
 
 
 def test_one_layout_saves_a_compilation_in_the_warm_up_too() -> None:
