@@ -79,15 +79,6 @@ def test_activity_inside_a_compiled_function_is_not_recorded(records: Path) -> N
     assert slots.read(slots.only(records)).compile.compilations[CUSTOM] == 0
 
 
-def test_activity_without_an_attached_agent_has_no_effect(records: Path) -> None:
-    body = (
-        STEPS
-        + "with warmwatch.activity(None) as given: states.append(given)\nbuild()\nresult(states)"
-    )
-    assert result_of(records, body, attach=False) == [None, False]
-    assert not list(records.iterdir())
-
-
 def test_any_name_is_accepted_and_every_activity_ends(records: Path) -> None:
     """One that cannot be shown, one that is no text; detached in the middle of it."""
     body = STEPS + (
@@ -100,27 +91,3 @@ def test_any_name_is_accepted_and_every_activity_ends(records: Path) -> None:
     events = slots.events(slots.only(records))
     names = [e["name"] for e in events if e["event"] == "compilation"]
     assert names == ["a_b", "int", "x" * 200]
-
-
-def test_an_activity_ends_while_another_thread_compiles(records: Path) -> None:
-    """PyTorch's ``is_compiling()`` is then true on every thread, also where nothing is traced."""
-    body = """
-import threading, warmwatch
-compiles, ended, over = threading.Event(), threading.Event(), threading.Event()
-def bracket():
-    with warmwatch.activity("dsl"): compiles.wait(60)
-    ended.set()
-    over.wait(60)
-def backend(graph, inputs):
-    compiles.set()
-    ended.wait(60)
-    return graph.forward
-thread = threading.Thread(target=bracket)
-thread.start()
-torch.compile(lambda x: x + 1, backend=backend)(torch.ones(1))
-still = warmwatch.is_compiling()
-over.set()
-thread.join()
-result(still)
-"""
-    assert result_of(records, body) is False

@@ -63,19 +63,6 @@ def test_a_late_compilation_is_reported_with_reason_and_remedy_after_it_ends(
     assert slots.read(slots.only(records)).compile.agent_errors == 0
 
 
-def test_a_call_at_the_recompile_limit_compiled_nothing(records: Path) -> None:
-    body = (
-        START.replace("MODE", "'warn'")
-        + f"""
-torch._dynamo.config.{TORCH.limit} = 1
-compiled(torch.ones(2))
-warmwatch.ready()
-result([attempt(3), recompiles, [text for text, _ in warned if "after the warm-up" in text]])
-"""
-    )
-    assert result_of(records, body, attach=False) == [[3], [], []]
-
-
 def test_raise_refuses_before_anything_compiles(records: Path) -> None:
     """PyTorch's own stance, restored by detach; what is allowed compiles."""
     body = START.replace("MODE", repr("raise")) + CALLS
@@ -103,98 +90,6 @@ result(["fail_on_recompile" in str(refused), warmwatch.state()])
 def test_a_training_is_refused_from_its_first_warm_step_on(records: Path) -> None:
     found = result_of(records, BY_STEPS, env={"WARMWATCH_AFTER_WARM": "raise"}, plain=True)
     assert found == [True, "warm"]
-
-
-ALLOWS_INSIDE = """
-def f(x):
-    x = x + 1
-    torch._dynamo.graph_break()
-    with warmwatch.allow_compilation():
-        torch._dynamo.graph_break()
-        x = x * 2
-    return x
-compiled = torch.compile(f, backend="eager", dynamic=False)
-compiled(torch.ones(2))
-warmwatch.ready()
-compiled(torch.ones(2))
-with warmwatch.allow_compilation(): allowed = attempt(3)
-late = attempt(4)
-warmwatch.detach()
-result([allowed, late, attempt(5), warned])
-"""
-
-
-def test_a_compiled_function_that_allows_compilation_leaves_the_stance_to_the_agent(
-    records: Path,
-) -> None:
-    """The agent lost it: nothing was allowed any more, and it stayed after ``detach()``."""
-    body = START.replace("MODE", repr("raise")) + ALLOWS_INSIDE
-    allowed, late, after, warned = result_of(records, body, attach=False)
-    assert (allowed, "fail_on_recompile" in late, after, warned) == ([3], True, [5], [])
-
-
-THREADS = """
-import threading
-compiled(torch.ones(2))
-def enter(entered, leave):
-    with warmwatch.allow_compilation():
-        entered.set()
-        leave.wait(60)
-def other():
-    entered, leave = threading.Event(), threading.Event()
-    thread = threading.Thread(target=enter, args=(entered, leave))
-    thread.start()
-    assert entered.wait(60)
-    return thread, leave
-with warmwatch.allow_compilation():
-    thread, leave = other()
-    leave.set(); thread.join()
-    warmwatch.ready()
-    kernel = []
-    after_warm = warmwatch.lifecycle.api.attached.agent.after_warm
-    backward = threading.Thread(target=lambda: kernel.append(after_warm.refusal({"name": "k"})))
-    backward.start(); backward.join()
-    within = [attempt(3), torch._dynamo.eval_frame._stance.stance, kernel]
-    thread, leave = other()
-still = attempt(4)
-warmwatch.ready()
-allowed = attempt(5)
-leave.set(); thread.join()
-result([*within, still, allowed, attempt(6), str(after_warm.refusal({"name": "k"}))])
-"""
-
-
-def test_no_compilation_is_refused_while_any_thread_allows_it(records: Path) -> None:
-    """The stance holds for all threads, whichever of them leaves its block first. A Triton kernel
-    of a backward compiles on a thread of autograd's.
-    """
-    body = START.replace("MODE", repr("raise")) + THREADS
-    within, stance, kernel, still, allowed, late, refused = result_of(records, body, attach=False)
-    assert (within, stance, kernel, still, allowed) == ([3], "default", [None], [4], [5])
-    assert "fail_on_recompile" in late
-    assert "`k`" in refused
-
-
-WITHIN = """
-compiled(torch.ones(2))
-warmed = []
-warmwatch.on_warm(lambda: warmed.append(True))
-def refuse(*args):
-    raise RuntimeError("attempted to set_stance in a torch.compile region")  # as PyTorch does
-torch.compiler.set_stance = refuse
-warmwatch.ready()
-result([warmed, warmwatch.is_warm(), [message for message, _ in warned]])
-"""
-
-
-def test_on_warm_callbacks_run_even_if_the_stance_cannot_be_set(
-    records: Path,
-) -> None:
-    body = START.replace("MODE", repr("raise")) + WITHIN
-    warmed, is_warm, warned = result_of(records, body, attach=False)
-    assert (warmed, is_warm) == ([True], True)
-    assert any("refuses no recompile" in one for one in warned)
-    assert slots.read(slots.only(records)).compile.agent_errors == 0
 
 
 OWN = """
@@ -228,25 +123,3 @@ def test_a_callback_that_raises_is_reported_and_the_training_continues(tmp_path:
     )
     assert (shape, reported, len(warned)) == ([3], 1, 1)
     assert slots.read(slots.only(records)).compile.agent_errors == 1
-
-
-COMPILES = """
-calls = []
-def compiles(one):
-    calls.append(one.function)
-    torch.compile(lambda x: x + len(calls), backend="eager")(torch.ones(2))
-warmwatch.on_recompile(compiles)
-compiled(torch.ones(2)); warmwatch.ready()
-first, before = attempt(3), list(calls)
-result([first, before, attempt(4), calls, [one[0] for one in recompiles]])
-"""
-
-
-def test_a_callback_that_compiles_is_not_called_for_that(tmp_path: Path) -> None:
-    records = tmp_path / "records"
-    records.mkdir()
-    first, before, second, calls, reported = result_of(
-        records, START.replace("MODE", "None") + COMPILES, attach=False
-    )
-    assert (first, before) == ([3], ["double"])
-    assert (second, calls, reported) == ([4], ["double"] * 2, ["double"] * 2)

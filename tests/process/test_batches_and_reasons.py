@@ -88,19 +88,6 @@ __import__("os").wait()
     assert [slots.read(f).steps.batches for f in slots.folders(records)] == [4, 4]
 
 
-def test_detaching_restores_the_iterators_method(records: Path) -> None:
-    body = """
-import warmwatch
-from torch.utils.data.dataloader import _BaseDataLoaderIter as Iterator
-before = Iterator.__next__
-warmwatch.attach(); torch.optim.SGD([torch.zeros(1)])
-attached = Iterator.__next__
-warmwatch.detach()
-result([attached is before, Iterator.__next__ is before])
-"""
-    assert result_of(records, body, attach=False) == [False, True]
-
-
 def test_the_reason_of_a_recompile_is_reported_before_it_compiles(records: Path) -> None:
     body = """
 def slowly(graph, inputs):
@@ -159,13 +146,6 @@ def test_no_value_of_the_program_is_recorded(records: Path) -> None:
     assert "train.py" in reported
     assert "patient" not in reported
     assert str(records.parent / "train.py") not in reported
-
-
-def test_the_full_reason_is_recorded_if_the_user_enables_it(records: Path) -> None:
-    run(records, PROMPTS, env={"WARMWATCH_FULL_REASONS": "1"})
-    reported = _reported(records)
-    assert "['prompt'] == 'patient 7: secret'" in reported
-    assert ("the patient's secret" in reported) == TORCH.quotes_lines
 
 
 def test_each_reason_of_a_graph_break_is_reported_once_without_the_users_text(

@@ -210,19 +210,3 @@ def test_a_training_that_steps_beside_a_build_stays_warm(records: Path, how: str
         (records.parent / "busy").unlink()
         started.reach("built")
         assert slots.read(slots.only(records)).compile.phase_ns[PHASES.index("outside")] == 0
-
-
-def test_a_build_within_a_compile_event_counts_there(records: Path) -> None:
-    body = """
-def builds(graph, inputs):
-    subprocess.run(["./nvcc", "-c", "kernel.cu", "busy"])
-    return graph.forward
-os.unlink("busy"); torch._dynamo.reset()
-train(torch.compile(make(), backend=builds), o, 1)
-"""
-    with building(records, body) as started:
-        started.go()
-        started.reach("built")
-        counts = slots.read(slots.only(records)).compile
-        assert counts.phase_ns[PHASES.index("outside")] == 0
-        assert counts.compilations[KINDS.index("outside")] == 0

@@ -180,26 +180,6 @@ def test_a_command_that_was_terminated_never_passes_even_with_exit_code_0(
     assert (place / "base.json").read_text() == SMALL
 
 
-def test_a_signal_ignored_at_start_does_not_end_check(records: Path) -> None:
-    """As of a terminal that goes while it runs under nohup: the command goes on and ends itself."""
-    place = records.parent
-    (place / "base.json").write_text(SMALL)
-    with subprocess.Popen(
-        ["nohup", *CHECK, "--baseline", "base.json", "--", "sh", "-c", "echo up; read line"],
-        cwd=place,
-        env=environment(records),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as check:
-        assert check.stdout
-        assert check.stdout.readline() == "up\n"
-        check.send_signal(signal.SIGHUP)
-        _, output = check.communicate("\n")
-    assert (check.returncode, "ended by" in output) == (5, False), output
-
-
 # It stands in for a training: steps, and an agent that has not ended.
 LEFT = """
 import os, pathlib, time
@@ -306,30 +286,6 @@ def test_wrong_use_is_reported_before_anything_runs(
     assert done.returncode == 2
     assert words in done.stderr
     assert not (records.parent / "ran").exists()
-
-
-def test_a_relative_path_is_refused_in_a_removed_working_directory(records: Path) -> None:
-    gone = 'mkdir gone; cd gone; rmdir ../gone; exec "$@"'
-    command = (*CHECK, "--baseline", "base.json", "--update", "--", "touch", "/dev/null")
-    done = subprocess.run(
-        ["sh", "-c", gone, "sh", *command],
-        cwd=records.parent,
-        env=environment(records),
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("warmwatch: --baseline: base.json is relative, and the working")
-
-
-@pytest.mark.parametrize(("option", "begins"), [("--markdown", "#"), ("--json", "{")])
-def test_a_dash_means_stdout(records: Path, option: str, begins: str) -> None:
-    (records.parent / "base.json").write_text(SMALL)
-    done = refused(records, "--baseline", "base.json", option, "-", command=("true",))
-    assert done.returncode == 5, done.stderr
-    assert done.stdout.startswith(begins)
-    assert not (records.parent / "-").exists()
 
 
 @pytest.mark.long

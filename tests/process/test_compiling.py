@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support import slots
 from support.torch_versions import TORCH, VERSION
-from support.trainings import WAITED, result_of, run, training
-from warmwatch.hooks.redaction import recompile
+from support.trainings import result_of, run, training
 from warmwatch.shared import record
 
 TRUTH = """
@@ -31,57 +28,10 @@ def truth():
         ],
     }
 """
-SHAPES = """
-model = make(); o = torch.optim.AdamW(model.parameters())
-c = torch.compile(model)
-train(c, o, 5)
-with torch.no_grad(): c(torch.randn(4, 8))
-train(c, o, 5, batch=6)
-result({**truth(), "waited": waited()})
-"""
 
 
 def compilations(folder: Path) -> list[dict[str, object]]:
     return [event for event in slots.events(folder) if event["event"] == "compilation"]
-
-
-@pytest.fixture(scope="module")
-def shapes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Any]]:
-    """The record of a training that meets other shapes, and PyTorch's own account of it."""
-    with slots.without_errors(tmp_path_factory.mktemp("shapes") / "records") as directory:
-        truth = result_of(directory, WAITED + TRUTH + SHAPES)
-        yield slots.only(directory), truth
-
-
-def test_compilations_agree_with_pytorchs_metrics(shapes: tuple[Path, Any]) -> None:
-    """Ids, directions and reasons of each; graphs, breaks, caches and seconds in sum."""
-    folder, truth = shapes
-    slot, entries = slots.read(folder), compilations(folder)
-    assert [[entry["id"], entry["kind"] == "forward"] for entry in entries] == truth["ids"]
-    for entry, reason in zip(entries, truth["reasons"], strict=True):
-        assert recompile(reason or "") in str(entry.get("reason", ""))
-        assert ("reason" in entry) is (reason is not None) or not TORCH.reason
-    reported = [line for entry in entries for line in str(entry.get("reason", "")).splitlines()]
-    assert sorted(reported) == sorted(map(recompile, truth["guards"]))
-    counts = slot.compile
-    assert (counts.graphs, counts.graph_breaks) == (truth["graphs"], truth["breaks"])
-    assert [counts.cache_hits[0], counts.cache_misses[0]] == truth["fx"]
-    assert [counts.cache_hits[1], counts.cache_misses[1]] == truth["aot"]
-    within = max(0.05, 0.02 * truth["seconds"]) + truth["waited"]  # read at other moments
-    assert sum(counts.phase_ns) / 1e9 == pytest.approx(truth["seconds"], abs=within)
-    assert {e["category"] for e in entries if "category" in e} == {"grad_mode", "shape"}
-    assert counts.recompiles_after_warm == 2
-
-
-def test_forward_and_backward_compile_in_the_first_step_and_warm_follows_three_steps_later(
-    shapes: tuple[Path, Any],
-) -> None:
-    folder, _ = shapes
-    first = slots.read(folder).compile.first_warmup
-    (entry, *_) = [event for event in slots.events(folder) if event["event"] == "warm"]
-    assert (first.steps, entry["steps"]) == (1, 1)
-    ends = [event["t"] for event in slots.events(folder) if event["event"] == "end"]
-    assert first.ended_ns in ends
 
 
 LIBRARY = """
@@ -133,27 +83,6 @@ def test_for_a_librarys_function_the_users_calling_line_is_named(records: Path) 
         assert f"(somelib.py:4), called from {callers[1]}" in " ".join(output.output.split())
 
 
-def test_dynamo_reset_during_a_run_loses_no_counts(records: Path) -> None:
-    """``torch._dynamo.reset()`` clears Dynamo's callbacks; users clear its counters."""
-    body = """
-from torch._dynamo.callback import callback_handler
-model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
-train(torch.compile(model, backend="aot_eager"), o, 4)
-before = counters["stats"]["unique_graphs"]
-torch._dynamo.reset(); counters.clear()
-cleared = len(callback_handler.start_callbacks)
-train(torch.compile(model, backend="aot_eager"), o, 4)
-armed = len(callback_handler.start_callbacks)
-result([before + counters["stats"]["unique_graphs"], cleared, armed])
-"""
-    graphs, cleared, armed = result_of(records, TRUTH + body)
-    slot = slots.read(slots.only(records))
-    assert (slot.compile.graphs, cleared, armed) == (graphs, 0, 1)
-    assert (slot.compile.warmups, slot.steps.steps) == (2, 8)
-    # No recompile for PyTorch, but after the warm-up the forward was compiled again.
-    assert (sum(slot.compile.recompiles_by_category), slot.compile.recompiles_after_warm) == (0, 1)
-
-
 @pytest.mark.long
 def test_after_a_reset_each_function_at_the_recompile_limit_counts(records: Path) -> None:
     """Dynamo restarts its frame numbers, so the second function has the first one's number."""
@@ -184,42 +113,6 @@ def test_a_warm_cache_is_distinguished_from_a_cold_one(records: Path) -> None:
     took = [slots.read(folder).compile.phase_ns for folder in slots.folders(records)]
     loading = record.PHASES.index("cache_load")
     assert took[0][loading] == 0 < took[1][loading]
-
-
-def test_a_failed_compilation_is_counted_and_its_exception_passes(records: Path) -> None:
-    body = """
-def broken(graph, inputs): raise RuntimeError("no such backend today")
-o = torch.optim.SGD(make().parameters())
-try:
-    torch.compile(make(), backend=broken)(torch.ones(2, 8))
-except Exception as error:
-    result(type(error).__name__)
-"""
-    name = result_of(records, body)
-    assert name == "BackendCompilerFailed"
-    folder = slots.only(records)
-    assert slots.read(folder).compile.failures == 1
-    assert compilations(folder)[0]["failure"].endswith("BackendCompilerFailed")
-    assert slots.read(folder).compile.active_since_ns == 0
-
-
-def test_the_recompile_limit_is_reported_with_function_and_setting(records: Path) -> None:
-    body = f"import torch._dynamo.config\ntorch._dynamo.config.{TORCH.limit} = 3\n"
-    body += """
-f = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
-o = torch.optim.SGD(make().parameters())
-for n in range(2, 9): f(torch.ones(n))
-"""
-    with training(records, body) as started:
-        assert started.wait() == 0
-    folder = slots.only(records)
-    assert slots.read(folder).compile.fallbacks == 1
-    (fallback,) = [event for event in slots.events(folder) if event["event"] == "fallback"]
-    assert (fallback["limit"], fallback["setting"]) == (3, TORCH.limit)
-    *compiled, refused = compilations(folder)
-    assert [one.get("at_limit", False) for one in (*compiled, refused)] == [False] * 3 + [True]
-    (place,) = {(one["name"], one["file"], one["line"]) for one in (*compiled, refused)}
-    assert place == tuple(fallback[of] for of in ("name", "file", "line"))
 
 
 QUIET = """
@@ -257,28 +150,6 @@ def test_a_frame_at_the_recompile_limit_counts_once_whatever_is_logged(records: 
     found = [(one["name"], one["file"], one["limit"], one.get("fullgraph")) for one in reported]
     assert found == [("broken", "train.py", 3, None), ("strict", "train.py", 3, True)]
     assert slots.read(folder).compile.fallbacks == 2
-
-
-@pytest.mark.long
-def test_concurrent_compilations_of_threads_are_consecutive_activities(records: Path) -> None:
-    body = f"WIDTHS = range(8, 8 + {TORCH.threads})\n"
-    body += """
-import threading
-o = torch.optim.SGD(make().parameters())
-def compile_one(width):
-    f = torch.compile(make(width), backend="aot_eager")
-    for _ in range(3): f(torch.ones(4, width))
-threads = [threading.Thread(target=compile_one, args=(w,)) for w in WIDTHS]
-for t in threads: t.start()
-for t in threads: t.join()
-result(truth())
-"""
-    truth = result_of(records, TRUTH + body)
-    counts = slots.read(slots.only(records)).compile
-    assert counts.begun == counts.ended > 0
-    assert counts.active_since_ns == 0
-    assert counts.graphs == truth["graphs"]
-    assert sum(counts.compilations) == len(truth["ids"])
 
 
 API = """

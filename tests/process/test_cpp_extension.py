@@ -86,18 +86,3 @@ def test_waiting_for_another_process_that_builds_it_is_compile_activity(records:
     built = sum(counts.compilations)
     assert (counts.begun, counts.ended) == (1 + built, 1 + built)
     assert built == (not TORCH.builds_with_baton)
-
-
-def test_dynamo_sees_the_same_frames_with_and_without_the_agent(records: Path) -> None:
-    """An extension that is built inside a compiled function: none of ours is traced."""
-    body = BODY + (
-        "import tempfile; fresh = tempfile.mkdtemp(dir='.')\n"
-        "def step(x):\n"
-        "    load('mine', [str(source)], build_directory=fresh, is_python_module=False)\n"
-        "    return x.sum()\n"
-        "torch.compile(step, backend='eager')(torch.ones(2))\n"
-        "from torch._dynamo.utils import counters\n"
-        "result([counters[name] for name in ('frames', 'graph_break', 'stats')])\n"
-    )
-    alone = result_of(records, body, attach=False)
-    assert result_of(records, body) == alone

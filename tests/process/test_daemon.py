@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable
@@ -17,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.daemon import daemon, daemon_process
-from support.records import environment, wait_until
+from support.records import wait_until
 from support.trainings import training
 
 COMPILED = """
@@ -124,16 +122,6 @@ train(c, o, 3, batch=7); gate("warm again")
         assert (answer["compiling"], answer["warm"]) == (None, None)
 
 
-def test_an_ended_run_is_removed_after_its_retention(records: Path) -> None:
-    body = "torch.optim.SGD(make().parameters())\ngate('here')"
-    with training(records, body) as started, daemon(records, "--retention", "1") as url:
-        started.reach("here")
-        until(url, state_is("starting"))
-        assert started.wait() == 0
-        until(url, lambda answer: answer["runs"] == [])
-        assert metric(url, "warmwatch_steps_total", run="train") is None
-
-
 def test_a_killed_training_is_lost_at_the_next_poll(records: Path) -> None:
     body = "train(make(), torch.optim.SGD(make().parameters()), 5)\ngate('here')\n"
     with training(records, body) as started, daemon_process("--dir", str(records)) as (_, url):
@@ -233,68 +221,3 @@ def test_the_ranks_of_a_torchrun_are_one_run(records: Path) -> None:
 
 def steps_of(answer: Any) -> list[tuple[int, int]]:
     return [(rank["rank"], rank["steps"]) for run in answer["runs"] for rank in run["ranks"]]
-
-
-def command(records: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "warmwatch_monitor", *words],
-        env=environment(WARMWATCH_DIR=str(records)),
-        text=True,
-        capture_output=True,
-        check=False,
-    )
-
-
-def test_the_command_answers_without_a_daemon(records: Path) -> None:
-    body = SLOWLY + COMPILED + "train(c, o, 1); gate('one'); train(c, o, 3); gate('four')\n"
-    assert command(records, "status").returncode == 5
-    with training(records, body) as started:
-        started.reach("compiling")
-        output = command(records, "status")
-        assert output.returncode == 3
-        assert output.stdout.startswith("train: compiling")
-        started.go()
-        started.reach("one")
-        assert command(records, "status", "train").returncode == 3
-        waited = command(records, "wait", "train", "--timeout", "0.1")
-        assert waited.returncode == 124
-        started.go()
-        started.reach("four")
-        output = command(records, "status")
-        assert (output.returncode, output.stderr) == (0, "")
-        # a busy machine answers so late that the training at its gate is silent by then
-        headline = output.stdout.splitlines()[0]
-        assert re.search(r"\bwarm\b.*\b4\b", headline), headline
-        assert command(records, "wait", "train", "--timeout", "60").returncode == 0
-        started.kill()
-        assert command(records, "status").returncode == 4
-
-
-@pytest.mark.long
-def test_the_host_data_have_the_process_s_usage_and_idle_workers(records: Path) -> None:
-    """A pool of compile workers that is there and idle is no sign of compiling."""
-    env = {"TORCHINDUCTOR_COMPILE_THREADS": "2", "TORCHINDUCTOR_WORKER_START": "subprocess"}
-    body = """
-from torch._inductor.async_compile import AsyncCompile
-model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
-c = torch.compile(model, backend="eager")
-train(c, o, 5)
-AsyncCompile.warm_pool()
-pool = AsyncCompile.process_pool()
-pool.submit(len, "abc").result()
-train(c, o, 1)  # no stall, however long the pool took to come up
-gate("here")
-"""
-    with training(records, body, env=env) as started, daemon(records) as url:
-        started.reach("here")
-
-        def idle(answer: Any) -> bool:
-            """Both are there, and neither works any more at its own start."""
-            process = answer["runs"][0]["ranks"][0]["process"]
-            return bool(process and process["workers_idle"] and not process["workers_busy"])
-
-        answer = until(url, idle)
-        process = answer["runs"][0]["ranks"][0]["process"]
-        assert process["cpu_seconds"] > 0
-        assert process["resident_bytes"] > 10**7
-        assert answer["runs"][0]["state"] == "warm"

@@ -120,24 +120,6 @@ result([found, eval_frame._callback_from_stance.__module__])
 """
 
 
-def test_layers_in_evaluation_mode_at_each_step_are_looked_through_once(records: Path) -> None:
-    """As frozen batch norms of a detector: the parameters of each were, at every step."""
-    body = """
-class Norm(torch.nn.BatchNorm1d):
-    looks = 0
-    def parameters(self, recurse=True):
-        Norm.looks += 1
-        return super().parameters(recurse)
-model = torch.nn.Sequential(torch.nn.Linear(8, 1), *(Norm(1) for _ in range(300)))
-o = torch.optim.SGD(model.parameters(), lr=.1)
-for _ in range(3):
-    for layer in model[1:]: layer.eval()
-    train(model, o, 1)
-result(Norm.looks)
-"""
-    assert result_of(records, body) == 300
-
-
 def test_an_evaluation_that_calls_no_compiled_function_is_counted(records: Path) -> None:
     """By the uncompiled model, or under a stance; afterwards PyTorch's function is in its place."""
     runs, restored = result_of(records, START + UNCOMPILED)
@@ -196,30 +178,6 @@ def test_another_tool_that_patches_train_in_each_evaluation_stacks_no_wrappers(
     assert result_of(records, PATCHED) == [True, True]
     counts = slots.read(slots.only(records)).compile
     assert (counts.evaluations, counts.agent_errors) == (20, 0)
-
-
-TWO_THREADS = """
-import threading
-model, other = make(), make()
-o = torch.optim.SGD(model.parameters(), lr=.1)
-train(model, o, 2)
-def evaluate():
-    for _ in range(10): other.eval(); other.train()
-for _ in range(10):
-    model.eval()
-    threads = [threading.Thread(target=evaluate) for _ in range(4)]
-    [one.start() for one in threads]
-    [one.join() for one in threads]
-    model.train()
-    train(model, o, 2)
-result(model.training and other.training)
-"""
-
-
-def test_another_thread_that_evaluates_ends_no_evaluation(records: Path) -> None:
-    assert result_of(records, TWO_THREADS)
-    counts = slots.read(slots.only(records)).compile
-    assert (counts.evaluations, counts.agent_errors) == (10, 0)
 
 
 def test_compilations_of_an_evaluation_are_between_steps_whichever_guard_failed_first(

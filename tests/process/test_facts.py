@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import CodeType
 
@@ -278,31 +277,3 @@ def test_the_first_steps_run_eagerly_if_requested(records: Path) -> None:
     stance, compiled, (warning,) = found["no_such_stance"]
     assert (stance, compiled) == ("default", graphs)
     assert "this PyTorch has no torch.compiler.set_stance" in warning
-
-
-FORKED = """
-import os, warmwatch, torch._dynamo
-from torch._dynamo import eval_frame
-warmwatch.attach(baseline_steps=3)
-model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
-compiled = torch.compile(model, backend="eager")
-train(compiled, o, 2)
-if not os.fork():
-    train(compiled, o, 2)
-    held = eval_frame._stance.stance
-    train(compiled, o, 1)
-    open("child", "w").write(f"{held} {eval_frame._stance.stance}")
-    os._exit(0)
-os.wait()
-train(compiled, o, 1)
-result([open("child").read(), eval_frame._stance.stance])
-"""
-
-
-def test_a_forked_child_has_a_baseline_of_its_own(records: Path) -> None:
-    assert result_of(records, FORKED, attach=False) == ["force_eager default", "default"]
-    reported = [slots.read(folder).identity for folder in slots.folders(records)]
-    assert [one.baseline_steps for one in reported] == [3, 3]
-    assert all(one.baseline_seconds for one in reported)
-    lines = [json.dumps(e) for f in slots.folders(records) for e in slots.events(f)]
-    assert sum('"event": "baseline"' in line for line in lines) == 2

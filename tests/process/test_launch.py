@@ -90,15 +90,6 @@ def test_a_training_in_a_shell_script_is_attached_to_and_its_exit_code_passes(
     assert (slot.identity.run, slot.steps.steps) == ("mine", 5)
 
 
-def test_a_launchers_id_that_is_cut_is_reported_once(records: Path) -> None:
-    train = script(records.parent, MARKED)
-    env = environment(records, TORCHELASTIC_RUN_ID="j" * 300)
-    env.pop("WARMWATCH_RUN", None)
-    done = started(sys.executable, train, env=env)
-    assert done.stderr.count("the run's default name has") == 1, done.stderr
-    assert slots.read(slots.only(records)).identity.run == "j" * 200
-
-
 @pytest.mark.first
 def test_only_ranks_are_ranks_not_launchers_or_compile_workers(records: Path) -> None:
     body = "import os\n" + PRELUDE + COMPILED_IN_RANK_1
@@ -147,11 +138,6 @@ def test_json_names_the_signal_that_killed_the_command(number: int, name: str) -
     assert (outcome["exit_code"], outcome["signal"]) == (None, name)
 
 
-def test_json_that_cannot_be_written_fails_before_the_command_starts() -> None:
-    refused = started("echo", "began", options=("--json", "/no/such/file.json"))
-    assert (refused.returncode, refused.stdout) == (2, "")
-
-
 @pytest.mark.long
 def test_the_demo_prints_only_its_report_as_json() -> None:
     command = [sys.executable, "-m", "warmwatch_monitor", "demo", "--json"]
@@ -160,31 +146,6 @@ def test_the_demo_prints_only_its_report_as_json() -> None:
     assert (made["run"], made["state"]) == ("demo", "finished")
     assert made["recompiles"] == 1
     assert "demo: compiling" in done.stderr
-
-
-@pytest.mark.long
-def test_a_demo_that_ctrl_c_ends_is_not_listed_as_compiling(tmp_path: Path) -> None:
-    environ = {**os.environ, "WARMWATCH_STATE": str(tmp_path)}
-    with subprocess.Popen(
-        [sys.executable, "-m", "warmwatch_monitor", "demo"],
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as demo:
-        assert demo.stdout is not None
-        assert demo.stderr is not None
-        assert demo.stdout.readline().startswith("Watch it live: http://127.0.0.1:")
-        wait_until(lambda: "demo: compiling" in demo.stdout.readline())
-        os.killpg(demo.pid, signal.SIGINT)
-        said = demo.stderr.read()
-    assert "interrupted, and its training has ended; warmwatch report demo" in said
-    assert demo.returncode == 130
-    command = [sys.executable, "-m", "warmwatch_monitor", "runs", "--json"]
-    listed = json.loads(subprocess.check_output(command, env=environ))["runs"]
-    assert {run["state"] for run in listed} <= {"finished", "failed"}
 
 
 # Of the interpreter alone.
@@ -253,13 +214,6 @@ print(json.dumps([before, _current.attached is not None, sys.modules["warmwatch"
     assert "No module named 'warmwatch'" in off.stderr
 
 
-def test_sitecustomize_has_syntax_that_every_python_accepts() -> None:
-    source = (BOOT / "sitecustomize.py").read_text()
-    compile(source, "sitecustomize.py", "exec", dont_inherit=True)
-    for newer in (" f'", ' f"', ":=", "->", "from __future__"):
-        assert newer not in source
-
-
 @pytest.mark.parametrize("options", [(), ("--report",)])
 def test_it_ends_by_the_signal_that_killed_the_command(options: tuple[str, ...]) -> None:
     done = started("sh", "-c", "kill -TERM $$", options=options)
@@ -298,13 +252,6 @@ def test_a_command_that_cannot_run_is_reported(
     assert done.returncode == code
     assert done.stderr.startswith(f"warmwatch: {command}: ")
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("options", [(), ("--report",)])
-def test_an_empty_command_name_is_not_found(options: tuple[str, ...]) -> None:
-    done = started("", options=options)
-    assert (done.returncode, "Traceback" in done.stderr) == (127, False)
-    assert done.stderr.startswith("warmwatch: the command '': not found")
 
 
 @pytest.mark.parametrize("closed", [">&- 2>&-", "2>/dev/full"])
@@ -417,48 +364,6 @@ def test_the_live_line_is_below_the_output_and_is_removed_at_the_end(tmp_path: P
     assert shown.endswith("\x1b7\x1b[r\x1b[24;1H\x1b[2K\x1b8")
 
 
-def test_a_command_that_ignores_ctrl_z_keeps_its_launcher_running() -> None:
-    """Both continue: otherwise nothing would pass on its end and its signals."""
-    line = "trap '' TSTP; echo ready; read line; exit 5"
-    with subprocess.Popen(
-        [*RUN, "--report", "--", "sh", "-c", line],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        preexec_fn=os.setpgrp,
-    ) as beside:
-        assert beside.stdout
-        assert beside.stdout.readline() == "ready\n"
-        beside.send_signal(signal.SIGTSTP)
-        try:
-            beside.communicate("go\n", timeout=600)
-        finally:
-            beside.kill()
-        assert beside.returncode == 5
-
-
-def test_ctrl_z_while_the_command_ends_does_not_stop_the_launcher() -> None:
-    snippet = (
-        "import os, signal\n"
-        "from warmwatch_monitor.commands.launch import supervise\n"
-        "def poll():\n"
-        "    os.kill(os.getpid(), signal.SIGTSTP)\n"
-        "    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)\n"
-        "line = ('sh', '-c', 'sleep 0.5; exit 5')\n"
-        "status = supervise(line, os.environ, poll=poll, stopped=lambda: None, seconds=0.05)\n"
-        "raise SystemExit(os.waitstatus_to_exitcode(status))\n"
-    )
-    # in a group of its own whose parent is in the same session: Ctrl-Z stops no orphaned group
-    with subprocess.Popen([sys.executable, "-c", snippet], preexec_fn=os.setpgrp) as beside:
-        _, status = os.waitpid(beside.pid, os.WUNTRACED)
-        if os.WIFSTOPPED(status):
-            beside.kill()
-        else:
-            beside.returncode = os.waitstatus_to_exitcode(status)
-    assert beside.returncode == 5
-
-
 def test_a_folder_named_warmwatch_next_to_the_script_does_not_hide_the_agent(
     tmp_path: Path,
 ) -> None:
@@ -491,13 +396,6 @@ def test_stopping_and_continuing_the_launcher_does_the_same_to_the_command() -> 
         wait_until(lambda: command.status() != STATUS_STOPPED)
         beside.communicate("go\n")
         assert beside.returncode == 5
-
-
-def test_the_exit_code_is_known_even_if_the_parent_ignores_sigchld() -> None:
-    ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
-    ignoring += "os.execv(sys.argv[1], sys.argv[1:])"
-    command = [sys.executable, "-c", ignoring, *RUN, "--report", "--", "sh", "-c", "exit 5"]
-    assert subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 5
 
 
 def read_until(descriptor: int, text: str | None) -> str:

@@ -14,12 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from support import slots
 from support.daemon import completed
 from support.records import environment as records_environment
 from support.records import wait_until
 from support.trainings import PRELUDE, environment, result_of
-from warmwatch_monitor.commands.modes.drift import read_losses
 
 MODES = [sys.executable, "-m", "warmwatch_monitor", "modes"]
 
@@ -71,88 +69,6 @@ def test_the_mode_applies_to_every_call_and_an_incompatible_call_is_reported(rec
     assert "backend 'eager'" in message[1]
 
 
-# Blocks of a language model with experts, of a residual network, and of parts by name.
-VARIANTS = """
-import warnings
-from torch import nn
-from warmwatch.hooks.dynamo.imposed_mode import repeated_blocks
-warnings.simplefilter("ignore")
-
-class Expert(nn.Sequential): pass
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.mix = nn.Linear(2, 2)
-        self.experts = nn.ModuleList(Expert(nn.Linear(2, 2)) for _ in range(3))
-    def forward(self, x): return self.mix(x)
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed = nn.Linear(2, 2)
-        self.layers = nn.ModuleList([Block(), Block()])
-    def forward(self, x):
-        for layer in self.layers: x = layer(x)
-        return x
-class Pair(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.left, self.right = Block(), Block()
-        self.shared = self.left
-
-residual = nn.Sequential(nn.Linear(2, 2), nn.Sequential(Block(), Block()), nn.Sequential(Block()))
-found = [len(list(repeated_blocks(nn, one))) for one in (Model(), residual, Pair(), make())]
-model = Model()
-compiled = torch.compile(model)
-made = {
-    "same": compiled is model,
-    "blocks": [one._compiled_call_impl is not None for one in model.layers],
-    "dynamic": getattr(getattr(compiled, "dynamo_ctx", None), "_dynamic", None),
-    "whole": type(torch.compile(make())).__name__,
-}
-method = Model()
-method.compile()
-made["method"] = [one._compiled_call_impl is not None for one in method.layers]
-result([found, made])
-"""
-
-
-@pytest.mark.parametrize(
-    ("mode", "same", "dynamic"),
-    [("regional", True, None), ("dynamic", False, True), ("static", False, False)],
-)
-def test_variants_of_the_default_mode_are_applied(
-    records: Path, mode: str, same: bool, dynamic: bool | None
-) -> None:
-    found, made = result_of(records, VARIANTS, env={"WARMWATCH_MODE": mode})
-    assert found == [2, 2, 2, 0]
-    assert made == {
-        "same": same,
-        "blocks": [same, same],
-        "dynamic": dynamic,
-        "whole": "OptimizedModule",
-        "method": [same, same],
-    }
-
-
-UNKNOWN = """
-import warnings
-warnings.simplefilter("ignore")
-def plain(x): return x + 1
-made = torch.compile(plain, mode="max-autotune-no-cudagraphs")
-result(made.get_compiler_config()["max_autotune"])
-"""
-
-
-def test_an_unknown_mode_leaves_the_scripts_mode_unchanged(tmp_path: Path) -> None:
-    """A guest: the training goes on, and the error is counted."""
-    records = tmp_path / "records"
-    records.mkdir()
-    body = UNKNOWN + "o = torch.optim.SGD(make().parameters(), lr=.1)\n"
-    assert result_of(records, body, env={"WARMWATCH_MODE": "no-such"}) is True
-    (folder,) = slots.folders(records)
-    assert slots.read(folder).compile.agent_errors == 1
-
-
 def printed(log: Path) -> list[float]:
     return [float(line) for line in log.read_text().splitlines() if re.fullmatch(r"[\d.e-]+", line)]
 
@@ -174,27 +90,6 @@ def command(
     script.write_text(prelude * trains + body)
     variables = environment(records, WARMWATCH_STATE=str(records.parent / "state"), **env)
     return [*MODES, *options, "--", sys.executable, str(script)], variables
-
-
-# As at the end of Python's exit: the handler of SIGINT is gone, and the process still lives.
-# Registered before the agent's, its function runs after that. The steps stand in for a training's.
-SLOW_EXIT = """
-import atexit, signal, time
-atexit.register(lambda: (signal.signal(signal.SIGINT, signal.SIG_DFL), time.sleep(1.5)))
-import warmwatch
-warmwatch.attach()
-for _ in range(30): warmwatch.step()
-"""
-
-
-def test_a_script_that_is_exiting_is_not_killed(records: Path) -> None:
-    options = ("--mode", "eager", "--steps", "30", "--json")
-    line, env = command(records, SLOW_EXIT, *options, trains=False)
-    done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
-    (row,) = json.loads(done.stdout)["rows"]
-    seen = (row["outcome"], row["ended_by"], row["state"], row["code"])
-    assert seen == ("measured", "itself", "finished", 0)
-    assert re.search(r"warmwatch: eager: finished\b.*\b30 steps", done.stderr)
 
 
 def test_ctrl_c_ends_modes_and_shows_the_results_so_far(records: Path, tmp_path: Path) -> None:
@@ -241,29 +136,6 @@ def tried(
     return completed("modes", *options, "--", *command, env=env, cwd=records.parent)
 
 
-def test_a_missing_command_is_reported_and_tried_once(records: Path) -> None:
-    done = tried(records, command=("nothing-of-that-name",))
-    assert (done.returncode, "nothing-of-that-name: not found" in done.stderr) == (127, True)
-    assert "mode 2" not in done.stderr
-
-
-def test_a_command_that_trains_nothing_has_one_duration(records: Path, tmp_path: Path) -> None:
-    """The time until its end, not also a longer one that includes reading its records."""
-    options = ("--mode", "default", "--output", str(tmp_path / "out"))
-    done = tried(records, *options, command=("true",))
-    (ended,) = re.findall(r"^warmwatch: default: (.+) \(.+ in all\)$", done.stderr, re.MULTILINE)
-    assert (done.returncode, ended) == (1, "no step and no compilation was seen")
-
-
-def test_a_script_that_fails_before_a_step_is_tried_once(records: Path) -> None:
-    script = records.parent / "fit.py"
-    script.write_text("import sys\nprint('no data here')\nsys.exit(7)\n")
-    done = tried(records, "--json", command=(sys.executable, str(script)))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "fit.py failed in eager before a step (exit code 7):\n  no data here\n" in done.stderr
-    assert "mode 2" not in done.stderr
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -281,49 +153,6 @@ def test_invalid_arguments_are_refused_before_anything_runs(
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(words)
     assert time.monotonic() - began < 600
-
-
-# One backward pass for each way to get there; `losses` is what the script sees itself.
-PASSES = """
-from torch._dynamo.utils import counters
-model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
-scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-losses = []
-
-def loss_of():
-    found = model(torch.randn(4, 8)).square().mean()
-    losses.append(found.item())
-    return found
-
-@torch.compile(backend="eager")
-def whole(x):
-    found = model(x).square().mean()
-    found.backward()
-    return found.detach()
-
-loss_of().backward(); o.step()
-torch.autograd.backward([loss_of()])
-scaler.scale(loss_of()).backward(); scaler.step(o); scaler.update()
-for _ in range(2):
-    losses.append(whole(torch.randn(4, 8)).item())
-model(torch.randn(4, 8)).backward(torch.ones(4, 1))  # no loss: many outputs
-loss_of().backward(torch.tensor(0.5)); losses.pop()  # no loss: a gradient was passed
-result([
-    losses, [one.tolist() for one in model.parameters()], torch.random.get_rng_state().sum().item(),
-    counters["stats"]["unique_graphs"], list(counters["graph_break"].values()),
-])
-"""
-
-
-@pytest.mark.long
-def test_recording_losses_does_not_change_the_training(records: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "losses"
-    folder.mkdir()
-    plain = result_of(records, PASSES)
-    assert result_of(records, PASSES, env={"WARMWATCH_LOSSES": str(folder)}) == plain
-    (rows,) = read_losses(folder).values()
-    assert [step for step, _ in rows] == [1, 2, 2, 3, 3]
-    assert [loss for _, loss in rows] == plain[0]
 
 
 # Inductor computes in float32 within a kernel where eager rounds to bfloat16 after each operation.

@@ -143,15 +143,6 @@ def test_opentelemetrys_variables_set_the_resource_and_the_headers(records: Path
     assert receiver.headers["authorization"] == "Bearer x"
 
 
-def test_without_these_variables_the_resource_is_named_as_by_prometheus(records: Path) -> None:
-    with otlp.receiver() as receiver, exporting(records, receiver.port) as (_, url):
-        wait_until(lambda: receiver.taken)
-    attributes = otlp.resource(receiver.taken[0])
-    assert attributes["service.name"] == "warmwatch"
-    assert attributes["service.instance.id"] == f"{os.uname().nodename}:{url.rpartition(':')[2]}"
-    assert receiver.paths == {"/v1/metrics"}
-
-
 def test_a_receiver_that_is_down_is_reported_and_retried(records: Path) -> None:
     port = free_port()
     with (
@@ -274,16 +265,3 @@ def test_without_the_extra_a_daemon_without_otlp_serves(
     with daemon_process("--dir", str(records), **without_opentelemetry) as (_, url):
         assert json.loads(get(url, "/status"))["exports"] == []
         assert not [key for key in scraped(url) if "export" in key[1]]
-
-
-@pytest.mark.parametrize("text", ["soon", "0", "-1", "inf", "nan"])
-def test_an_invalid_interval_is_refused(text: str) -> None:
-    assert refused("--otlp", OTEL_METRIC_EXPORT_INTERVAL=text) == (
-        f"warmwatch: OTEL_METRIC_EXPORT_INTERVAL: {text!r} is not a number of milliseconds above 0"
-    )
-
-
-def test_a_switch_that_is_not_a_boolean_is_refused() -> None:
-    assert refused(WARMWATCH_OTLP="perhaps") == (
-        "warmwatch: WARMWATCH_OTLP: 'perhaps' is neither on nor off (or yes and no, 1 and 0)"
-    )

@@ -45,19 +45,6 @@ def test_a_save_is_shown_while_it_runs_under_each_name_of_torch_save(
     assert after.saved_ns - during.saving_since_ns == after.saving_ns > 0
 
 
-def test_a_save_that_fails_has_ended_too(records: Path) -> None:
-    body = """
-class Full(io.BytesIO):
-    def write(self, data): raise OSError(28, "No space left on device")
-for zip in (True, False):
-    try: save(model.state_dict(), Full(), _use_new_zipfile_serialization=zip)
-    except (OSError, RuntimeError) as error: print(type(error).__name__)
-"""
-    run(records, START + body, attach=False)
-    counts = slots.read(slots.only(records)).compile
-    assert counts.saving_since_ns == 0 < counts.saved_ns
-
-
 def test_a_background_save_is_not_a_pause(records: Path) -> None:
     body = """
 thread = threading.Thread(target=save, args=(model.state_dict(), io.BytesIO()))
@@ -122,26 +109,6 @@ result([before, changes[0], changes[-1], len(changes) > sum(changes)])
     assert slots.read(slots.only(records)).compile.saving_ns > 0
 
 
-def test_the_garbage_collector_calls_no_code_of_the_agent(records: Path) -> None:
-    """C calls ``gc.callbacks`` and drops their exceptions, even that of a Ctrl-C."""
-    body = """
-torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
-result(gc.callbacks)
-"""
-    assert result_of(records, START + body, attach=False) == []
-
-
-def test_detaching_removes_the_hooks_of_saving(records: Path) -> None:
-    body = """
-torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
-writer = torch.serialization._open_zipfile_writer_file
-listens = hasattr(writer.__init__, "__wrapped__")
-warmwatch.detach()
-result([listens, hasattr(writer.__init__, "__wrapped__")])
-"""
-    assert result_of(records, START + body, attach=False) == [True, False]
-
-
 COMPILED = """
 import io
 from torch._dynamo.utils import counters
@@ -181,21 +148,6 @@ def test_dynamo_compiles_no_more_than_the_api_if_a_compiled_function_calls_it(
 ) -> None:
     """It compiled some 100 functions of the agent."""
     assert result_of(records, ASKS) < 20
-
-
-DECORATED = """
-for bracket in (warmwatch.evaluating(), warmwatch.saving(), warmwatch.allow_compilation()):
-    @bracket
-    def half(x): return x * .5
-    for f in (half, lambda x: half(x) + 1):
-        torch.compile(f, backend="eager", fullgraph=True)(torch.ones(2))
-result([dict(torch._dynamo.utils.counters[name]) for name in ("stats", "graph_break")])
-"""
-
-
-def test_a_decorated_function_is_in_one_graph_with_its_caller(records: Path) -> None:
-    stats, breaks = result_of(records, DECORATED)
-    assert (stats["unique_graphs"], breaks) == (6, {})
 
 
 EVALUATES = """

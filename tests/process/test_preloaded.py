@@ -63,20 +63,6 @@ def test_a_forked_training_equals_a_freshly_started_one(
     assert forked[0] == code
 
 
-def test_a_training_with_variables_that_pytorch_reads_at_import_is_started_fresh(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "train.py").write_text("import sys; print('torch' in sys.modules)")
-    output = []
-    for more in ({"WARMWATCH_RUN": "mine"}, {"OMP_NUM_THREADS": "2"}):
-        env, errors = environment(tmp_path / "records", **more), tmp_path / "errors"
-        training = Training(started(tmp_path / "train.py", tmp_path, env, errors), errors)
-        assert training.wait() == 0
-        training.process.stdout.close()
-        output += training.output
-    assert output == ["True\n", "False\n"]
-
-
 def test_the_record_of_a_preloaded_process_equals_that_of_a_started_one(records: Path) -> None:
     run(records, "train(model := make(), torch.optim.SGD(model.parameters()), 1)")
     identity = slots.read(slots.only(records)).identity

@@ -110,19 +110,6 @@ result([before, memory(), sorted(set(calls)), len(calls)])
 """
 
 
-@pytest.mark.parametrize("has_none", [False, True])
-def test_the_allocator_is_read_rarely_and_only_after_cuda_is_initialized(
-    records: Path, has_none: bool
-) -> None:
-    """Only of the device with a context; an allocator without statistics is called once."""
-    before, after, devices, calls = result_of(records, f"HAS_NONE = {has_none}\n{CUDA}")
-    unknown = [[0, 0, 0, 0], False, 0]
-    assert before == [unknown, []]
-    assert devices == [1]
-    assert after == (unknown if has_none else [[100, 200, 105, 205], True, 1 + 7])
-    assert calls == 1  # as it becomes known to be eager: no other step is looked at
-
-
 CHOICES = """
 from warmwatch.lifecycle import api as _current
 o = torch.optim.SGD(make().parameters(), lr=.1)

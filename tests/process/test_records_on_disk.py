@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -172,28 +171,6 @@ def test_a_training_that_closes_all_descriptors_keeps_its_record(disk: Path) -> 
         assert (training.folder / record.SLOT).stat().st_mode & 0o7777 == 0o400
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-@pytest.mark.parametrize("kind", ["memory", "disk"])
-def test_an_accident_of_the_same_user_does_not_truncate_the_slot(
-    tmp_path: Path, memory: Path, kind: str
-) -> None:
-    place = memory if kind == "memory" else tmp_path
-    with stepping(place, tmp_path / "errors") as training:
-        for path in (training.folder, *training.folder.iterdir()):
-            os.chown(path, 65534, 65534)
-        for path in (place, *place.parents):
-            if path.stat().st_uid == 0 and not path.stat().st_mode & 1:
-                path.chmod(path.stat().st_mode | 0o111)
-        slot = str(training.folder / record.SLOT)
-        accident = f"import os; os.setuid(65534); open({slot!r}, 'wb')"
-        done = subprocess.run(
-            [sys.executable, "-S", "-c", accident], capture_output=True, text=True, check=False
-        )
-        assert "PermissionError" in done.stderr
-        training.step()
-        wait_until(lambda: steps_of(training.folder) == training.steps)
-
-
 FORKS = f"""
 import os, sys, threading, warmwatch
 {PATIENCE}
@@ -231,123 +208,3 @@ def test_the_record_of_a_training_that_ends_right_after_a_fork_is_complete(disk:
     assert {run: slot.steps.steps for run, slot in found.items()} == {"t": 20, "t.fork-20": 1}
     assert {record.ENDS[slot.compile.end_code] for slot in found.values()} == {"finished"}
     assert found["t"].compile.tokens_per_step == 1, "a child's reports are its own"
-
-
-BATCHES = f"""
-import torch, torch._dynamo, warmwatch
-{PATIENCE}
-from torch.utils.data import DataLoader
-warmwatch.attach(run="t")
-warmwatch.step()
-for batch in DataLoader(torch.zeros(8), num_workers=2):
-    pass
-print("evaluated", flush=True)
-input()
-"""
-
-
-@pytest.mark.long
-def test_batches_of_a_loader_with_forked_workers_reach_the_disk(disk: Path) -> None:
-    """An evaluation marks no steps, and no other call of ours comes after the forks."""
-    with subprocess.Popen(
-        [sys.executable, "-c", BATCHES],
-        env=environment(WARMWATCH_DIR=str(disk)),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "evaluated\n"
-        wait_until(lambda: slots.read(slots.only(disk)).steps.batches == 8)
-        process.kill()
-
-
-SIGNALS = f"""
-import os, signal, threading, time, warmwatch
-{PATIENCE}
-warmwatch.attach(run="t")
-warmwatch.step()
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-os.kill(os.getpid(), signal.SIGUSR1)  # its default action would end the process
-assert signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1
-"""
-
-
-def test_the_flusher_thread_takes_no_signal_of_the_training(disk: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SIGNALS],
-        env=environment(WARMWATCH_DIR=str(disk)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-SLOW = """
-import os, signal, sys, threading, time, warmwatch, warmwatch.lifecycle.api
-from warmwatch.recorder import files as _files, own_record as _own_record, writer as _writer
-_own_record._TIMEOUT = 600
-making, go_on, prepare = threading.Event(), threading.Event(), _files._prepare
-def slow(*args, **kwargs):
-    making.set()
-    go_on.wait()
-    return prepare(*args, **kwargs)
-_files._prepare = slow
-def proceed():
-    go_on.set()
-    while not warmwatch.lifecycle.api.attached.agent.record.visible:
-        time.sleep(.01)
-"""
-LATE = f"""{SLOW}
-_writer._OPEN_TIMEOUT = .1
-warmwatch.attach(run="first")
-warmwatch.step()
-warmwatch.attach(run="second")
-proceed()
-"""
-
-
-def test_a_late_write_does_not_restore_an_old_run_name(disk: Path) -> None:
-    done = ended(LATE, disk)
-    assert "does not answer" in done.stderr
-    assert slots.read(slots.only(disk)).identity.run == "second"
-
-
-RAISES = f"""{SLOW}
-class TimeIsUp(Exception): pass
-def time_is_up(*_): raise TimeIsUp
-signal.signal(signal.SIGALRM, time_is_up)
-_writer._OPEN_TIMEOUT = 60
-warmwatch.attach(run="t")
-alarm = threading.Thread(target=lambda: (making.wait(), os.kill(os.getpid(), signal.SIGALRM)))
-alarm.start()
-try:
-    warmwatch.step()
-    print("not raised")
-except TimeIsUp:
-    proceed()
-for _ in range(3):
-    warmwatch.step()
-alarm.join()
-while len(os.listdir("/proc/self/task")) > 2: pass  # one that is over is seen for a moment still
-assert len(os.listdir("/proc/self/task")) == 2
-"""
-
-
-def test_an_exception_during_the_wait_for_the_record_leaves_a_complete_one(disk: Path) -> None:
-    done = ended(RAISES, disk)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    slot = slots.read(slots.only(disk))
-    assert (slot.steps.steps, record.ENDS[slot.compile.end_code]) == (3, "finished")
-    assert slots.events(slots.only(disk))[0]["event"] == "attach"
-
-
-def ended(program: str, directory: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(WARMWATCH_DIR=str(directory)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )

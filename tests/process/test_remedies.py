@@ -60,25 +60,6 @@ except Exception as error:
 """
 OF_LISTS = PARAMETERS.replace("UPDATE", "of_lists([p], [p.grad], torch.tensor(0.1))")
 OF_TENSORS = PARAMETERS.replace("UPDATE", "of_tensors(p, p.grad, torch.tensor(0.1))")
-OUTSIDE = """
-if CURED: torch._dynamo.config.force_parameter_static_shapes = False
-@torch.compile(backend="eager")
-def clipped(p, g): return torch.where(g.abs() > 1, p, p * 0.9)
-net = torch.nn.Sequential(*[torch.nn.Linear(8 + i, 9 + i, bias=False) for i in range(12)])
-opt = torch.optim.SGD(net.parameters(), 1e-3)
-for _ in range(4):
-    net(torch.randn(4, 8)).sum().backward()
-    for p in net.parameters(): clipped(p, p.grad)
-    opt.step(); opt.zero_grad()
-"""
-ONLY_THE_BATCH = """
-weight = torch.nn.Parameter(torch.randn(8, 8)); opt = torch.optim.SGD([weight], 1e-3)
-NUMBERS = {number: float(number) for number in range(40)}
-@torch.compile(backend="eager")
-def loss(x, weight): return (x @ weight * NUMBERS[int(x.shape[0])]).sum()
-for number in range(12):
-    loss(torch.randn(8 + number, 8), weight).backward(); opt.step(); opt.zero_grad()
-"""
 LAYERS = """
 class Block(torch.nn.Module):
     def __init__(self, number):
@@ -241,36 +222,6 @@ def test_sizes_that_a_parameter_keeps_static_become_dynamic(
     for cured, graphs in (("limit", 12), ("sizes", 2)):
         truth, rank, _ = tried(tmp_path / cured, body, cured)
         assert (truth["graphs"], advised(rank)) == (graphs, {})
-
-
-@pytest.mark.long
-def test_a_function_that_must_be_compiled_has_the_same_remedy(tmp_path: Path) -> None:
-    body = OF_LISTS.replace("FULL", "True")
-    _, rank, words = tried(tmp_path / "faulty", body, None)
-    assert "(fullgraph); the optimizer has 24 kinds of parameters" in words
-    assert "force_parameter_static_shapes = False" in advised(rank)["fallback"]
-    truth, rank, _ = tried(tmp_path / "cured", body, "sizes")
-    assert (truth["graphs"], advised(rank)) == (2, {})
-
-
-@pytest.mark.long
-def test_parameters_outside_of_an_optimizer_have_the_setting_too(tmp_path: Path) -> None:
-    _, rank, words = tried(tmp_path / "faulty", OUTSIDE, False)
-    assert "one step needs more variants" in words
-    remedy = advised(rank)["fallback"]
-    assert remedy.startswith("They come back in every step: raise torch._dynamo.config.")
-    assert "Or set torch._dynamo.config.force_parameter_static_shapes = False" in remedy
-    truth, rank, _ = tried(tmp_path / "cured", OUTSIDE, True)
-    assert (truth["graphs"], advised(rank)) == (2, {})
-
-
-@pytest.mark.long
-def test_a_parameter_whose_size_stays_is_no_cause(tmp_path: Path) -> None:
-    _, rank, _ = tried(tmp_path / "faulty", ONLY_THE_BATCH, None)
-    remedy = advised(rank)["fallback"]
-    assert "force_parameter" not in remedy
-    assert "batch size" in str(rank["compile"]["last"])
-    assert "makes a constant of this size" in remedy
 
 
 @pytest.mark.long

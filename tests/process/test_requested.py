@@ -207,38 +207,6 @@ def test_cudagraph_skips_at_run_time_are_reported_and_change_nothing_else(
 
 
 @pytest.mark.long
-def test_after_a_detach_only_pytorch_logs_them_and_at_most_a_hundred_are_reported(
-    records: Path,
-) -> None:
-    """A wrapper that another library installed meanwhile stays, and ours no longer records."""
-    body = """
-import inspect, logging, warmwatch
-from torch._inductor import cudagraph_trees, cudagraph_utils, output_code
-name = "log_cudagraph_skip_and_bump_counter"
-raw = inspect.unwrap(getattr(cudagraph_utils, name))  # up to 2.8 it may be ours
-train(torch.compile(make(), backend="eager"), torch.optim.SGD(make().parameters(), lr=.1), 1)
-found = [getattr(output_code, name) is raw]
-messages, ours = [], getattr(cudagraph_trees, name)
-def theirs(message):
-    messages.append(message)
-    ours(message)
-cudagraph_trees.log_cudagraph_skip_and_bump_counter = theirs
-logging.disable(logging.CRITICAL)
-for number in range(150): cudagraph_trees.log_cudagraph_skip_and_bump_counter(f"no {number}")
-warmwatch.detach()
-found += [getattr(module, name) is raw for module in (cudagraph_utils, output_code)]
-cudagraph_trees.log_cudagraph_skip_and_bump_counter("after")
-found += [getattr(cudagraph_trees, name) is theirs, len(messages)]
-result(found)
-"""
-    assert result_of(records, body) == [False, True, True, True, 151]
-    folder = slots.only(records)
-    reported = [event for event in slots.events(folder) if event["event"] == "cudagraph_skip"]
-    assert [event["reason"] for event in reported] == [f"no {number}" for number in range(100)]
-    assert slots.read(folder).compile.cudagraph_skips == 150
-
-
-@pytest.mark.long
 def test_cuda_graphs_that_inductor_leaves_out_are_counted(records: Path) -> None:
     """Without CUDA PyTorch always skips them; the record has the first line of any reason."""
     body = """

@@ -18,19 +18,14 @@ import pytest
 from support.daemon import daemon_process
 from support.records import (
     compiling,
-    ended,
     environment,
     held,
-    live_slot,
-    since_boot,
     update,
     wait_until,
     warm,
     write_record,
 )
-from support.values import replace
 from support.wall_clock import WallClock
-from warmwatch.shared.record import StepCounts
 from warmwatch_monitor.sources.records.source import RecordsSource
 
 HOUR, DAY = 3600, 86_400
@@ -164,49 +159,6 @@ def test_a_wait_ends_even_if_the_clock_is_set_during_it(
             assert answers[0]["reached"]
             assert waiter.wait() == 0
     wall.set(0)
-
-
-def test_a_run_that_ends_after_the_clock_was_set_back_ends_the_waits_for_it(
-    memory: Path, wall: WallClock
-) -> None:
-    slot = compiling()
-    folder = write_record(memory, slot)
-    with held(folder) as training, watching(memory, wall) as daemon:
-        wait_until(lambda: daemon.get()["runs"])
-        answers: list[Any] = []
-        asking = threading.Thread(
-            target=lambda: answers.append(daemon.get("/status?wait=warm&timeout=3000"))
-        )
-        asking.start()
-        daemon.set(-DAY)
-        update(folder, ended(slot, "failed"))
-        training.kill()
-        asking.join()
-        assert (answers[0]["reached"], answers[0]["runs"][0]["state"]) == (False, "failed")
-    wall.set(0)
-
-
-def test_the_later_of_two_starts_is_shown_even_if_the_clock_was_set_back(
-    memory: Path,
-) -> None:
-    """The earlier one, of two ranks, ended; the later one of one rank lives."""
-    for rank in range(2):
-        first = live_slot(StepCounts(steps=5), launch="first", rank=rank, age=50)
-        over = replace(ended(first, "failed").compile, ended_ns=since_boot(30))
-        write_record(memory, replace(first, compile=over), name=f"first-{rank}")
-    later = live_slot(StepCounts(steps=1), launch="second", rank=0, age=20)
-    set_back = later.header.attached_epoch_ns - DAY * 10**9
-    later = replace(later, header=replace(later.header, attached_epoch_ns=set_back))
-    with held(write_record(memory, later, name="second")):
-        output = subprocess.run(
-            [sys.executable, "-m", "warmwatch_monitor", "status", "--json", "--dir", str(memory)],
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        (run,) = json.loads(output.stdout)["runs"]
-        assert [(rank["rank"], rank["steps"]) for rank in run["ranks"]] == [(0, 1)]
 
 
 def test_a_training_whose_own_clock_is_set_keeps_its_durations(

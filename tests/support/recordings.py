@@ -60,19 +60,6 @@ def write_records(recording: Recording, directory: Path) -> None:
         (folder / record.EXIT).write_bytes(bytes.fromhex(facts["exit"]))
 
 
-def facts_of(folder: Path) -> dict[str, Any]:
-    """A record's facts by name, without those that have their default."""
-    slot = _named(record.unpack((folder / record.SLOT).read_bytes()))
-    for one in _BINS:
-        bins = slot.get(one, ())
-        slot[one] = {str(place): count for place, count in enumerate(bins) if count}
-    return {
-        "slot": slot,
-        "events": [json.loads(line) for line in (folder / record.JOURNAL).open()],
-        "exit": (folder / record.EXIT).read_bytes().hex(),
-    }
-
-
 def _dense(bins: Mapping[str, int]) -> list[int]:
     return [bins.get(str(place), 0) for place in range(record.BINS)]
 

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import datetime
-import itertools
 import os
-import random
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from support.torch_versions import TORCH, VERSION
+from support.torch_versions import TORCH
 from warmwatch import _guard
 from warmwatch.hooks import registry
-from warmwatch.hooks.dynamo.breaks import MOST_BREAKS, STEPPED, Breaks, hint_of
+from warmwatch.hooks.dynamo.breaks import MOST_BREAKS, Breaks
 from warmwatch.hooks.installation import Hooks
 from warmwatch.hooks.points import Fact, Listener
 from warmwatch.hooks.redaction import graph_break
@@ -173,135 +167,6 @@ def test_a_break_that_pytorch_does_not_count_is_named_and_its_remedy_cures(
     assert remedy in (known or "")
 
 
-def experts(*, cured: bool) -> None:
-    parts = torch.nn.ModuleList(torch.nn.Linear(3, 3) for _ in range(2))
-
-    def routed(x: Any, chosen: Any) -> Any:
-        if cured:
-            return sum(of(x) * (chosen == n)[:, None] for n, of in enumerate(parts))
-        sizes = torch.bincount(chosen, minlength=2).tolist()
-        split = x[chosen.argsort()].split(sizes)
-        return torch.cat([of(part) for of, part in zip(parts, split, strict=True)])
-
-    compiled(routed)(x(), torch.tensor([1, 0, 1]))
-
-
-def clock(*, cured: bool) -> None:
-    def timed(x: Any) -> Any:
-        if not cured:
-            datetime.datetime.now()  # noqa: DTZ005
-        return x * 2
-
-    compiled(timed)(x())
-
-
-def chance(*, cured: bool) -> None:
-    def scaled(x: Any, by: float | None) -> Any:
-        return x * (random.random() if by is None else by)
-
-    compiled(scaled)(x(), random.random() if cured else None)
-
-
-def noise(*, cured: bool) -> None:
-    source = torch.Generator()
-
-    def noisy(x: Any, noise: Any) -> Any:
-        return x + (torch.rand(3, generator=source) if noise is None else noise)
-
-    compiled(noisy)(x(), torch.rand(3, generator=source) if cured else None)
-
-
-def next_in_turn(*, cured: bool) -> None:
-    scales = itertools.cycle((1.0, 2.0))
-
-    def scaled(x: Any, by: Any) -> Any:
-        return x * (by if cured else next(by))
-
-    compiled(scaled)(x(), next(scales) if cured else scales)
-
-
-def list_of_floats(*, cured: bool) -> None:
-    def total(x: Any) -> Any:
-        return x * (x.sum() if cured else sum(x[0].tolist()))
-
-    with torch._dynamo.config.patch(capture_scalar_outputs=not cured):  # which does not help
-        compiled(total)(x())
-
-
-@pytest.mark.parametrize(
-    ("program", "named", "remedy"),
-    [
-        (experts, "aten.bincount", "multiply by a mask"),
-        (experts, "aten._local_scalar_dense", "use a mask"),
-        (clock, "`datetime.now`", "outside of the compiled function"),
-        (chance, "`Random.random`", "outside of the compiled function"),
-        (noise, "`Generator`", "draw the random numbers outside of the compiled function"),
-        (next_in_turn, "`cycle`", "Call next() outside of the compiled function"),
-        (list_of_floats, "tolist() with non-integer", "Keep the numbers in a tensor, or call"),
-    ],
-)
-def test_the_remedy_of_a_break_that_pytorch_counts_cures(
-    hooks: Hooks, program: Callable[..., None], named: str, remedy: str
-) -> None:
-    if not TORCH.reason:
-        pytest.skip("torch 2.6 has other words, and cannot compile the clock")
-    if program is clock and VERSION == "2.11":
-        pytest.skip("torch 2.11 refuses its own guard on a clock in Python 3.12")
-    if program in (noise, next_in_turn) and not TORCH.names_objects:
-        pytest.skip("this PyTorch has other words")
-    program(cured=True)
-    assert hooks.graph_breaks() == {}
-    torch._dynamo.reset()
-    program(cured=False)
-    (text,) = (one for one in hooks.graph_breaks() if named in graph_break(one))
-    torch._dynamo.utils.counters.clear()
-    found = break_remedy(graph_break(text), hint_of(text), library=False)
-    assert remedy in str(found)
-
-
-def test_a_break_that_pytorch_counts_before_it_leaves_the_function_counts_once(
-    hooks: Hooks,
-) -> None:
-    lstm = torch.nn.LSTM(3, 3)
-
-    @compiled
-    def tagged(x: Any) -> Any:
-        return lstm(x.sin())[0].cos()
-
-    tagged(x())
-    ((text, count),) = hooks.graph_breaks().items()
-    assert hooks.counters()["graph_breaks"] == count == 1
-    assert hooks.break_place(text)["eager"] == "all"
-
-
-@pytest.mark.parametrize("program", [branch, recurrent])
-def test_a_break_counts_again_after_a_reset(hooks: Hooks, program: Callable[..., None]) -> None:
-    for _ in range(2):
-        torch._dynamo.reset()  # which clears PyTorch's list of breaks
-        torch._dynamo.utils.counters.clear()
-        program(cured=False)
-    assert list(hooks.graph_breaks().values()) == [2]
-
-
-def test_a_break_in_pythons_own_code_is_at_the_line_that_calls_it(hooks: Hooks) -> None:
-    def copied(x: Any, state: dict[str, Any], *, cured: bool) -> Any:
-        past = {"keys": state["keys"].clone()} if cured else copy.deepcopy(state)
-        return x + past["keys"]
-
-    compiled(copied)(x(), {"keys": x()}, cured=True)
-    assert hooks.graph_breaks() == {}
-    torch._dynamo.reset()
-    compiled(copied)(x(), {"keys": x()}, cured=False)
-    ((reason, _),) = hooks.graph_breaks().items()
-    where = hooks.break_place(reason)
-    torch._dynamo.utils.counters.clear()
-    assert (where["name"], where["file"]) == ("copied", "test_breaks.py")
-    assert "library" not in where
-    if "deepcopy" in reason and TORCH.reason:  # 2.6 has no hint, and some name something else
-        remedy = break_remedy(graph_break(reason), where.get("hint"), library=False)
-        assert "with clone()" in str(remedy)
-
-
 def test_a_setting_does_not_help_in_the_backward_of_an_autograd_function(hooks: Hooks) -> None:
     norms, last = list[float](), torch.zeros(())
 
@@ -337,24 +202,6 @@ def test_a_setting_does_not_help_in_the_backward_of_an_autograd_function(hooks: 
     assert remedy() is None
 
 
-def test_a_break_in_a_library_has_the_users_line_that_called_it(hooks: Hooks) -> None:
-    library: dict[str, Any] = {}
-    code = "def normed(x): return inner(x) + 1\ndef inner(x): return x / (2 if x.norm() > 1 else 3)"
-    exec(compile(code, "/lib/site-packages/library.py", "exec"), library)
-
-    def loss(x: Any) -> Any:
-        return library["normed"](x * 2)
-
-    compiled(loss)(x())
-    ((reason, _), *_) = hooks.graph_breaks().items()
-    where = hooks.break_place(reason)
-    assert (where["name"], where["file"], where["library"]) == ("inner", "library.py", True)
-    assert where["caller"] == f"test_breaks.py:{loss.__code__.co_firstlineno + 1}"
-    kept = break_remedy(graph_break(reason), None, library=True, caller=where["caller"])
-    assert "outside of the compiled function" in str(kept)
-    assert break_remedy(graph_break(reason), None, library=True) is None
-
-
 def test_a_break_in_code_of_python_or_pytorch_is_at_the_line_that_calls_it(hooks: Hooks) -> None:
     layer = torch.nn.Linear(3, 3)
     layer.register_full_backward_hook(lambda *_: None)
@@ -377,39 +224,6 @@ def test_a_break_in_code_of_python_or_pytorch_is_at_the_line_that_calls_it(hooks
             assert where.get("library", False) is library
             remedy = break_remedy(graph_break(reason), where.get("hint"), library=library)
             assert ("on a parameter" in str(remedy)) is library
-
-
-def test_a_break_of_pytorchs_scheduler_needs_no_remedy(hooks: Hooks) -> None:
-    weight = torch.nn.Linear(2, 1)
-    optimizer = torch.optim.SGD(weight.parameters())
-    torch.optim.lr_scheduler.StepLR(optimizer, 10)
-    weight(torch.ones(1, 2)).sum().backward()
-    torch.compile(optimizer.step, backend="eager")()
-    reasons = {graph_break(text): hooks.break_place(text) for text in hooks.graph_breaks()}
-    torch._dynamo.utils.counters.clear()
-    (reason,) = (one for one in reasons if "lr_scheduler.py" in one)
-    words = "a scheduler wraps `SGD.step`, which compiles by itself: nothing to change"
-    assert plain_break(reason) == words
-    assert break_remedy(reason, reasons[reason].get("hint"), library=False) is None
-
-
-def test_the_breaks_of_pytorchs_data_parallel_need_no_remedy(hooks: Hooks, tmp_path: Path) -> None:
-    store = f"file://{tmp_path}/store"
-    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
-    try:
-        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
-        compiled(model)(torch.ones(1, 2)).sum().backward()
-    finally:
-        torch.distributed.destroy_process_group()
-    reasons = {graph_break(text): hooks.break_place(text) for text in hooks.graph_breaks()}
-    torch._dynamo.utils.counters.clear()
-    assert reasons
-    if not TORCH.reason:
-        pytest.skip("torch 2.6 names no function of it")
-    for reason, where in reasons.items():
-        words = plain_break(reason, where["name"], library=where["library"])
-        assert str(words).startswith("DistributedDataParallel breaks the graph"), reason
-        assert break_remedy(reason, where.get("hint"), library=where["library"]) is None
 
 
 def step_of_an_optimizer() -> None:
@@ -496,22 +310,6 @@ def test_other_breaks_are_counted_as_pytorch_counts_them(hooks: Hooks) -> None:
     assert hooks.counters()["graph_breaks"] == 1
 
 
-def test_the_reason_of_a_skipped_frame_is_the_only_text_that_rose() -> None:
-    """As in torch 2.6, whose record has no reason."""
-    raised: dict[str, int] = {"old": 1}
-    breaks = Breaks({"unimplemented": raised}, ())
-
-    def left(**rises: int) -> dict[str, int]:
-        raised.update(rises)
-        breaks.compiled(SimpleNamespace(co_name="f", has_guarded_code=False))
-        return breaks.by_reason()
-
-    assert left() == {}
-    assert left(one=1) == {"one": 1}
-    assert left(one=2, two=1) == {"one": 1}, "PyTorch raised both, and caught one of them"
-    assert left(old=2) == {"one": 1, "old": 1}
-
-
 COMPILED = SimpleNamespace(co_name="f", has_guarded_code=True)
 
 
@@ -519,32 +317,6 @@ def entry(line: int = 3, reason: str = "graph_break()") -> SimpleNamespace:
     """One of PyTorch's list."""
     frame = SimpleNamespace(name="f", filename="train.py", lineno=line)
     return SimpleNamespace(reason=reason, user_stack=[frame])
-
-
-def test_a_compilation_takes_no_longer_after_many_breaks() -> None:
-    def seconds(number: int) -> float:
-        listed = [entry()] * number
-        breaks = Breaks({}, listed)
-        begun = time.process_time()
-        listed.append(entry())
-        breaks.compiled(COMPILED)
-        assert breaks.place("graph_break()")["line"] == 3
-        return time.process_time() - begun
-
-    seconds(1)
-    assert seconds(200_000) < 20 * seconds(2_000)
-
-
-def test_the_stacks_of_earlier_breaks_are_not_read_again() -> None:
-    """Each may have dozens of frames, and the training waits."""
-    listed = [entry()]
-    breaks = Breaks({}, listed)
-    for line in (5, 4):
-        listed[-1] = SimpleNamespace(reason="graph_break()")  # without a stack
-        listed += [entry(5), entry(line)]
-        breaks._seen, breaks._last = len(listed) - 2, listed[-3]
-        breaks.compiled(COMPILED)
-    assert breaks.place("graph_break()")["line"] == 4
 
 
 def test_each_line_of_a_reason_is_known_up_to_a_limit() -> None:
@@ -583,38 +355,6 @@ def test_a_break_that_leaves_the_caller_in_its_loop_has_its_line_and_the_caller(
     first, last = number.__code__.co_firstlineno, looped.__code__.co_firstlineno
     assert ("looped", last, "all") in places
     assert ("number", first + 1) in [one[:2] for one in places]
-
-
-def test_a_branch_in_a_resumed_frame_is_at_its_own_line(hooks: Hooks) -> None:
-    if not TORCH.reason:
-        pytest.skip("torch 2.6 records nothing of it")
-
-    def scaled(x: Any) -> Any:
-        torch._dynamo.graph_break()
-        for _ in range(3):
-            if x.sum() > 1:
-                x = x * 0.5
-        return x
-
-    compiled(scaled)(x())
-    (text,) = (one for one in hooks.graph_breaks() if "branching" in one)
-    where = hooks.break_place(text)
-    torch._dynamo.utils.counters.clear()
-    (at,) = where["also"]
-    assert (at["name"], at["line"]) == ("scaled", scaled.__code__.co_firstlineno + 3)
-    assert where["eager"] == "all"
-
-
-def test_a_break_from_which_pytorch_cannot_resume_has_the_reason_of_the_earlier_entry() -> None:
-    listed = list[SimpleNamespace]()
-    breaks = Breaks({}, listed)
-    listed += [entry(7, "Could not guard"), entry(9, "print"), entry(7, STEPPED)]
-    breaks.compiled(COMPILED)
-    listed.append(entry(8, STEPPED))
-    breaks.compiled(COMPILED)
-    counts = breaks.by_reason()
-    assert counts.pop("Could not guard") == 1
-    assert list(counts.values()) == [1]
 
 
 def test_a_compilation_is_reported_if_its_breaks_cannot_be_read(

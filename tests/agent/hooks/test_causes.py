@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import copy
 import gc
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from support.torch_versions import TORCH, VERSION
+from support.torch_versions import TORCH
 from warmwatch.hooks.dynamo import events, recompile_reasons
-from warmwatch.hooks.dynamo.guard_tree import Reader
 from warmwatch.hooks.dynamo.instances import Instances
-from warmwatch.hooks.dynamo.recompile_reasons import cause_first
 from warmwatch.hooks.points import Fact, Listener
 from warmwatch.hooks.redaction import recompile as redacted
 from warmwatch.shared.advice import advice
@@ -56,31 +53,6 @@ def recorded() -> Iterator[Recorded]:
     for one in installed:
         one.uninstall()
     torch._dynamo.reset()
-
-
-@pytest.mark.parametrize(
-    ("guard", "constant", "words"),
-    [
-        ("___check_obj_id(L['mask'], {})", None, "`mask` was None and is not None now"),
-        ("___check_obj_id(L['of'].on, {})", False, "`of.on` is no longer False"),
-        ("___check_obj_id(L['m'].training, {})", True, "the module went from train() to eval()"),
-        ("", None, "torch.compile was called again, with another backend function"),
-    ],
-)
-def test_a_guard_names_what_older_versions_leave_out(
-    monkeypatch: pytest.MonkeyPatch, guard: str, constant: bool | None, words: str
-) -> None:
-    module, name = torch._dynamo.convert_frame, recompile_reasons.NAMES[1]
-    monkeypatch.delattr(module, recompile_reasons.NAMES[0], raising=False)
-    monkeypatch.setattr(
-        module, name, lambda *_: [f"0/0: {guard.format(id(constant))}"], raising=False
-    )
-    monkeypatch.setattr(torch._dynamo.eval_frame, "cached_backends", {1: None, 2: None})
-    listener = Recorded()
-    installed = recompile_reasons.install(listener)
-    getattr(module, name)(None, None, False)
-    installed.uninstall()
-    assert [text for _, text in listener.causes] == [words]
 
 
 class Enc(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -146,15 +118,6 @@ def test_an_entry_of_a_twin_that_served_the_module_can_be_the_cause(recorded: Re
     assert recorded.causes == [("shape", BATCH)]
 
 
-def test_a_module_of_another_width_is_a_new_instance_although_its_input_differs(
-    recorded: Recorded,
-) -> None:
-    narrow, wide = compiled(Enc(8), Enc(16))
-    narrow(x(4))
-    wide(x(4, 16))
-    assert [category for category, _ in recorded.causes] == ["new_instance"]
-
-
 def test_a_copy_for_evaluation_is_a_new_instance(recorded: Recorded) -> None:
     (model,) = compiled(Enc())
     model(x()).sum().backward()
@@ -164,21 +127,6 @@ def test_a_copy_for_evaluation_is_a_new_instance(recorded: Recorded) -> None:
         average(x())
     assert [category for category, _ in recorded.causes] == ["new_instance"]
     assert str(recorded.causes[0][1]).startswith(ANOTHER)
-
-
-def test_the_modules_of_a_function_are_its_instances(recorded: Recorded) -> None:
-    policy, reference = Enc(), Enc().requires_grad_(False)
-
-    @torch.compile(backend="eager")
-    def score(model: Any, x: Any) -> Any:
-        return model(x).sum()
-
-    for rows in (8, 8, 5):
-        batch = x(rows)
-        score(policy, batch)
-        score(reference, batch)
-    assert [category for category, _ in recorded.causes] == ["new_instance", "shape", "shape"]
-    assert str(recorded.causes[0][1]).startswith(f"{ANOTHER}: requires_grad of `model.l.")
 
 
 def _own(model: Any) -> Callable[[Any], Any]:
@@ -207,16 +155,6 @@ def test_the_entry_that_rejects_least_is_the_cause(
     assert [category for category, _ in recorded.causes][1:] == ["shape"]
     assert "kind" in str(recorded.causes[0][1])
     assert str(recorded.causes[1][1]).replace("args[0]", "x") == BATCH
-
-
-def test_another_optimizer_of_a_class_is_a_new_instance(recorded: Recorded) -> None:
-    for _ in range(2):
-        weight = torch.nn.Linear(4, 4)
-        weight(torch.randn(2, 4)).sum().backward()
-        optimizer = torch.optim.Adam(weight.parameters())
-        torch.compile(optimizer.step, backend="eager")()
-    assert {category for category, _ in recorded.causes} == {"new_instance"}
-    assert "another `Adam`" in str(recorded.causes[0][1])
 
 
 def test_models_of_before_a_reset_of_dynamo_count_no_more() -> None:
@@ -296,71 +234,3 @@ def test_a_way_that_comes_back_is_no_cause_where_something_else_changed(
     (first, _), *changed = recorded.causes
     assert first == "requires_grad"
     assert changed == [cause] * 2
-
-
-def test_a_freed_gradient_is_the_cause_and_not_the_shape_of_another_parameter(
-    recorded: Recorded,
-) -> None:
-    net = torch.nn.Linear(4, 3)
-    update = torch.compile(
-        lambda p: p.sub_(p.grad * (0.1 if id(p.grad) else 1.0)), backend="eager", dynamic=False
-    )
-    for _ in range(2):
-        net(x(width=4)).sum().backward()
-        with torch.no_grad():
-            for p in net.parameters():
-                update(p)
-        net.zero_grad(set_to_none=True)
-    freed = ("object_identity", "the gradient `p.grad` was freed, and this is a new one")
-    assert recorded.causes == [("shape", "`p`: number of dims went from 2 to 1"), freed, freed]
-
-
-def test_a_parameter_beside_the_tensor_that_changed_is_not_the_cause(recorded: Recorded) -> None:
-    weight = torch.nn.Parameter(torch.ones(8, 5))
-    scaled = torch.compile(lambda of: of["x"].sum() + of["w"].sum(), backend="eager")
-    for rows in (4, 8):
-        scaled({"x": x(rows), "w": weight})
-    assert recorded.causes == [("shape", "batch size (dim 0 of `of['x']`) went from 4 to 8")]
-
-
-@pytest.mark.parametrize("kinds", [3, 12])
-def test_a_number_that_changes_is_the_cause_for_each_of_many_sizes(
-    recorded: Recorded, kinds: int
-) -> None:
-    """A function of an optimizer is called with each parameter; a schedule changes a number."""
-    updated = torch.compile(lambda p, g, lr: p - lr * g, backend="eager", dynamic=False)
-    with torch._dynamo.config.patch({TORCH.limit: 64}):
-        for lr in (0.1, 0.09, 0.08):
-            for rows in range(2, 2 + kinds):
-                updated(x(rows), x(rows), lr)
-    sizes, numbers = recorded.causes[: kinds - 1], recorded.causes[kinds - 1 :]
-    assert [category for category, _ in sizes] == ["shape"] * (kinds - 1)
-    constants = (0.1,) if VERSION == "2.6" else (0.1, 0.09)  # there it is dynamic once it changed
-    changed = [("python_value", f"`lr` is no longer {lr}") for lr in constants]
-    assert numbers == [cause for cause in changed for _ in range(kinds)]
-
-
-def test_a_changed_size_needs_the_guards_of_no_older_entry(
-    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Reading them takes time in proportion to the model, for each entry."""
-    read: list[Any] = []
-    rejected = Reader.rejected
-    monkeypatch.setattr(Reader, "rejected", lambda *args: read.append(args[1]) or rejected(*args))
-    model = Enc()
-    model.compile(backend="eager", dynamic=False)
-    for rows in range(2, 7):
-        model(x(rows))
-    assert [category for category, _ in recorded.causes] == ["shape"] * 4
-    assert len(read) == 4
-
-
-def test_entries_of_other_modes_take_time_in_proportion_to_their_number() -> None:
-    def seconds(entries: int) -> float:
-        reasons = [f"0/{number}: GLOBAL_STATE changed: grad_mode" for number in range(entries)]
-        begun = time.process_time()
-        cause_first(reasons, {}, None)
-        return time.process_time() - begun
-
-    seconds(10)
-    assert seconds(16_000) < 40 * seconds(1_000)

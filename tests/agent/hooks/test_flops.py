@@ -13,7 +13,6 @@ import pytest
 
 from warmwatch.hooks.inductor.flops import (
     ALIKE,
-    MOST_CALLS,
     Calls,
     Counted,
     GraphCalls,
@@ -158,15 +157,6 @@ class GraphModule(torch.nn.Module):
 """
 
 
-def test_unreadable_operations_of_a_text_are_omitted_and_named(models: ModuleType) -> None:
-    from torch.utils.flop_counter import flop_registry
-
-    assert models.torch
-    assert operations_of_text(TEXT, flop_registry) == Counted(
-        2 * 4 * 8 * 8, ("gone_since::product", "aten::mm"), {"float32": 2 * 4 * 8 * 8}
-    )
-
-
 FP8 = """
 class GraphModule(torch.nn.Module):
     def forward(self, a: "f8e4m3fn[64, 32]", b: "f8e4m3fn[32, 16]", c: "f32[]", d: "bf16[64, 16]",
@@ -206,33 +196,6 @@ def test_a_compiled_scaled_product_counts_as_float8(models: ModuleType) -> None:
     assert known.dtypes == {"float8": product, "bfloat16": 3 * product}
 
 
-@pytest.mark.parametrize("precision", ["highest", "high"])
-def test_products_of_float32_use_tf32_if_the_program_allows_it(
-    models: ModuleType, precision: str
-) -> None:
-    from torch.utils.flop_counter import flop_registry
-
-    before = models.torch.get_float32_matmul_precision()
-    models.torch.set_float32_matmul_precision(precision)
-    try:
-        known = operations_of_text(TEXT, flop_registry)
-    finally:
-        models.torch.set_float32_matmul_precision(before)
-    assert list(known.dtypes) == ["float32" if precision == "highest" else "tf32"]
-
-
-def test_types_of_a_step_are_those_of_all_calls() -> None:
-    steps, graphs = Steps(), [CompiledFxGraph() for _ in range(2)]
-    counting = GraphCalls(steps, {})
-    counting.after(graphs[0], Counted(10, (), {"float8": 8, "bfloat16": 2}))
-    counting.after(graphs[1], Counted(5, (), {"bfloat16": 5}))
-    for _ in range(ALIKE + 2):
-        for one in (*graphs, graphs[1]):
-            one.current_callable()
-        steps.marked += 1
-    assert (steps.found, steps.dtypes) == ([20], {"float8": 8, "bfloat16": 12})
-
-
 def _calls(*steps: str, since: int = 0) -> list[Counter[int] | None]:
     """What is known at each call; a letter of a step is a call of that graph."""
     calls = Calls(since)
@@ -247,23 +210,6 @@ def test_the_calls_of_a_step_are_stable_after_three_equal_complete_ones() -> Non
     found = _calls("aabb", *["aabb"] * ALIKE, "a", since=5)  # the first may have begun before
     assert found[:-1] == [None] * (4 + 4 * ALIKE)
     assert found[-1] == {ord("a"): 2, ord("b"): 2}
-
-
-def test_an_evaluation_restarts_the_count_of_three_steps() -> None:
-    found = _calls("a", "a", "accc", "a", "a", "a", "a")
-    assert [one for one in found if one is not None] == [{ord("a"): 1}]
-    assert found[-1] == {ord("a"): 1}
-
-
-def test_without_steps_counting_of_calls_ends() -> None:
-    calls = Calls(0)
-    found = [calls.called(1, 0) for _ in range(MOST_CALLS + 1)]
-    assert found == [None] * MOST_CALLS + [Counter()]
-
-
-def test_calls_that_keep_differing_are_unknown() -> None:
-    found = _calls(*(["a", "ab"] * 40))
-    assert next(one for one in found if one is not None) == {}
 
 
 class CompiledFxGraph:
@@ -347,14 +293,3 @@ def test_the_code_of_a_graph_goes_with_the_graph(ends: bool) -> None:
         counting.end()
     del graph
     assert code() is None
-
-
-def test_graphs_that_are_gone_are_dropped() -> None:
-    """Without a callback in Python: it could lose the ``KeyboardInterrupt`` of a training."""
-    steps = Steps()
-    counting = GraphCalls(steps, {})
-    for _ in range(2_000):
-        graph = CompiledFxGraph()
-        counting.after(graph, Counted(1))
-        assert all(one.__callback__ is None for one in weakref.getweakrefs(graph))
-    assert len(counting._graphs) <= 600

@@ -7,30 +7,25 @@ import inspect
 import os
 import re
 import subprocess
-import sys
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from support import slots
 from support.trainings import ROOT, result_of
 from warmwatch import _guard
 from warmwatch.hooks.compilers import child_processes, cpp_extension
 from warmwatch.hooks.dynamo import events
 from warmwatch.hooks.installation import Hooks
 from warmwatch.hooks.points import (
-    Install,
     Installed,
     Listener,
     Replaced,
     look_up,
     traced_as,
-    untraced,
 )
 from warmwatch.hooks.training.optimizer import install_created
 
@@ -42,14 +37,6 @@ def _reported() -> Iterator[list[str]]:
     _guard.connect(lambda where, error: reported.append(f"{where}: {error!r}"))
     yield reported
     _guard.connect(None)
-
-
-def test_a_pytorch_without_set_eval_frame_raises_no_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    frames = ModuleType("torch._C._dynamo.eval_frame")
-    monkeypatch.setitem(sys.modules, frames.__name__, frames)
-    assert untraced("here", len, "abc") == 3
 
 
 def _absent(listener: Listener) -> Installed:
@@ -69,26 +56,6 @@ def test_an_error_in_a_hook_is_counted_and_a_missing_name_is_not(reported: list[
     assert [line.partition(": ")[0] for line in reported] == ["hooks.wrong"]
 
 
-def test_a_hook_that_cannot_be_removed_does_not_stop_the_removal_of_others(
-    reported: list[str],
-) -> None:
-    undone: list[str] = []
-
-    def fails() -> None:
-        raise RuntimeError("the hook point is gone")
-
-    hooks = Hooks()
-    points = (
-        ("first", lambda _: Installed(uninstall=lambda: undone.append("first"))),
-        ("second", lambda _: Installed(uninstall=fails)),
-        ("third", lambda _: Installed(uninstall=lambda: undone.append("third"))),
-    )
-    hooks.install(points, object())  # type: ignore[arg-type]
-    hooks.uninstall_all()
-    assert undone == ["third", "first"]
-    assert reported == ["hooks.second: RuntimeError('the hook point is gone')"]
-
-
 def test_two_hooks_of_one_function_are_both_removed() -> None:
     class Place:
         def called(self) -> None: ...
@@ -103,25 +70,6 @@ def test_two_hooks_of_one_function_are_both_removed() -> None:
     assert Place.called is not original
     hooks.uninstall_all()
     assert Place.called is original
-
-
-def test_a_hook_that_fails_to_rearm_does_not_stop_others(
-    reported: list[str],
-) -> None:
-    rearmed: list[str] = []
-
-    def fails() -> None:
-        raise RuntimeError("the hook point is gone")
-
-    hooks = Hooks()
-    points = (
-        ("first", lambda _: Installed(rearm=fails)),
-        ("second", lambda _: Installed(rearm=lambda: rearmed.append("second"))),
-    )
-    hooks.install(points, object())  # type: ignore[arg-type]
-    hooks.rearm()
-    assert rearmed == ["second"]
-    assert reported == ["hooks.first: RuntimeError('the hook point is gone')"]
 
 
 def test_a_hook_that_another_thread_uninstalls_during_a_lookup_is_not_called_later() -> None:
@@ -142,73 +90,6 @@ def test_a_hook_that_another_thread_uninstalls_during_a_lookup_is_not_called_lat
     called.clear()
     hooks.rearm()
     assert called == []
-
-
-def test_a_part_that_cannot_be_installed_later_is_missing(
-    reported: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its absence is expected; any other error is counted, too."""
-    monkeypatch.setitem(sys.modules, "imported_later", ModuleType("imported_later"))
-    installed: list[str] = []
-
-    def absent() -> None:
-        with look_up():
-            sys.modules["imported_later"].a_name_of_another_version  # noqa: B018
-
-    def fails() -> None:
-        raise RuntimeError("the class has another signature")
-
-    def later(put: Callable[[], None]) -> Install:
-        return lambda _: Installed(late={"imported_later": put})
-
-    hooks = Hooks()
-    fine = later(lambda: installed.append("fine"))
-    points = (("absent", later(absent)), ("fails", later(fails)), ("fine", fine))
-    hooks.install(points, Listener())
-    assert hooks.missing == ("absent", "fails")
-    assert hooks.names == ("absent", "fails", "fine")
-    assert installed == ["fine"]
-    assert reported == ["hooks.fails: RuntimeError('the class has another signature')"]
-
-
-def test_a_hook_whose_query_fails_does_not_stop_others(reported: list[str]) -> None:
-    def fails() -> Any:
-        raise RuntimeError("the hook point is gone")
-
-    wrong = Installed(
-        counters=fails, graph_breaks=fails, asynchronous=fails, disabled=fails, memory=fails
-    )
-    right = Installed(
-        counters=lambda: {"graphs": 1},
-        graph_breaks=lambda: {"print": 2},
-        asynchronous=lambda: True,
-        disabled=lambda: "stance",
-        memory=lambda: (1, 2, 3, 4),
-    )
-    hooks = Hooks()
-    hooks.install((("wrong", lambda _: wrong), ("right", lambda _: right)), object())  # type: ignore[arg-type]
-    assert (hooks.counters(), hooks.graph_breaks()) == ({"graphs": 1}, {"print": 2})
-    assert (hooks.asynchronous(), hooks.disabled()) == (True, "stance")
-    assert hooks.memory() == (1, 2, 3, 4)
-    assert reported == ["hooks.wrong: RuntimeError('the hook point is gone')"] * 5
-
-
-class _Base:
-    def inherited(self) -> str:
-        return "theirs"
-
-
-class _Owner(_Base):
-    def own(self) -> str:
-        return "theirs"
-
-    @classmethod
-    def of_class(cls) -> str:
-        return "theirs"
-
-
-def _ours(*_: object) -> str:
-    return "ours"
 
 
 def test_dynamo_traces_another_tool_that_wraps_a_hook() -> None:
@@ -305,93 +186,6 @@ def test_a_forked_child_counts_events_whatever_the_parents_threads_did() -> None
     leave.set()
     parent.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 20
-
-
-def test_the_sizes_of_attention_run_no_code_of_the_program() -> None:
-    torch = pytest.importorskip("torch")
-    seen: list[Any] = []
-
-    class Subclass(torch.Tensor):  # type: ignore[misc, name-defined]
-        @classmethod
-        def __torch_function__(cls, *args: Any) -> Any:
-            seen.append(args)
-            return super().__torch_function__(*args)
-
-    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
-        def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None):  # type: ignore[no-untyped-def]
-            seen.append(func)
-            return func(*args, **(kwargs or {}))
-
-    query, key = torch.ones(1, 2, 8, 4), torch.ones(1, 2, 16, 4).as_subclass(Subclass)
-    with Mode():
-        seen.clear()
-        assert events._scores({"args": (query, key)}) == {"score_bytes": 1 * 2 * 8 * 16 * 4}
-        assert seen == []
-
-
-def test_undo_restores_inherited_and_own_attributes() -> None:
-    before = dict(vars(_Owner))
-    replaced = Replaced()
-    replaced.put_all((_Owner, name, _ours) for name in ("inherited", "own", "of_class"))
-    assert (_Owner().own(), _Owner().inherited()) == ("ours", "ours")
-    replaced.undo()
-    assert dict(vars(_Owner)) == before
-    assert _Owner.of_class() == _Owner().inherited() == "theirs"
-
-
-def test_a_wrapper_around_our_hook_remains() -> None:
-    replaced = Replaced()
-    replaced.put(_Owner, "own", _ours)
-    theirs = lambda _: "around"  # noqa: E731
-    before, _Owner.own = vars(_Owner)["own"], theirs  # type: ignore[method-assign]
-    replaced.undo()
-    assert before is _ours
-    assert vars(_Owner)["own"] is theirs
-
-
-def test_put_all_replaces_all_or_none() -> None:
-    replaced = Replaced()
-    with pytest.raises(TypeError):
-        replaced.put_all([(_Base, "inherited", _ours), (int, "real", _ours)])
-    assert _Base().inherited() == "theirs"
-
-
-HALF = """
-import warmwatch
-import torch._dynamo
-from torch._dynamo import utils
-from torch._dynamo.callback import callback_handler as handler
-
-class Sealed(type):
-    def __setattr__(cls, name, value):
-        if name == "log_event_end":
-            raise TypeError("sealed")
-        super().__setattr__(name, value)
-
-class Logger(metaclass=Sealed):
-    def log_event_start(self, *args): pass
-    def log_event_end(self, *args): pass
-
-class Full(list):
-    def append(self, entry): raise TypeError("full")
-
-start = Logger.log_event_start
-utils.ChromiumEventLogger = Logger
-handler.end_callbacks = Full()
-warmwatch.attach()
-result([Logger.log_event_start is start, len(handler.start_callbacks)])
-"""
-
-
-@pytest.mark.training
-def test_a_hook_that_fails_half_way_undoes_its_changes(tmp_path: Path) -> None:
-    """The second half of two points cannot be put in place: their first half is gone again."""
-    records = tmp_path / "records"
-    records.mkdir()
-    assert result_of(records, HALF, attach=False) == [True, 0]
-    slot = slots.read(slots.only(records))
-    assert slot.identity.missing[:2] == ("events", "callbacks")
-    assert slot.compile.agent_errors == 2
 
 
 WRAPPED_MEANWHILE = """

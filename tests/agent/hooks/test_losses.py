@@ -2,44 +2,13 @@
 
 from __future__ import annotations
 
-import mmap
-import struct
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from warmwatch.hooks.training.losses import _Losses, _Pinned
+from warmwatch.hooks.training.losses import _Losses
 from warmwatch.shared.record.loss_file import (
-    MOST_ROWS,
-    ROW,
-    SIZE,
-    STEP,
-    UNUSED_ROW,
     rows_of,
 )
-
-# PyTorch is imported in the tests: at the top, every worker would import it
-(NOT_YET,) = struct.unpack("<d", UNUSED_ROW[STEP.size :])
-
-
-def test_a_loss_is_stored_once_it_has_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order of the passes; a machine without CUDA pins no memory."""
-    import torch
-
-    monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
-    mapping = mmap.mmap(-1, SIZE)
-    mapping[:] = UNUSED_ROW * MOST_ROWS
-    for row in range(3):
-        STEP.pack_into(mapping, row * ROW.size, row + 1)
-    pinned = _Pinned(torch, mapping)
-    pinned.copy(0, torch.tensor([2.5]))
-    pinned.copy(1, torch.tensor(NOT_YET, dtype=torch.float64))
-    pinned.copy(2, torch.tensor(float("inf"), dtype=torch.bfloat16))
-    assert rows_of(mapping[:]) == ((1, 2.5),)
-    pinned._arriving[1] = 7.0
-    pinned.copy(3, torch.tensor(1.0))
-    assert rows_of(mapping[:]) == ((1, 2.5), (2, 7.0), (3, float("inf")))
 
 
 def test_a_dispatch_mode_of_the_program_sees_no_operation_of_the_agent(tmp_path: Path) -> None:

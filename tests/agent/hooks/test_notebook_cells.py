@@ -59,31 +59,6 @@ def test_the_cell_that_installed_the_hook_ends_and_another_begins(events: Events
     assert heard == ["left", "began", "left"]
 
 
-def test_a_nested_cell_does_not_end_the_outer_one(events: Events) -> None:
-    heard: Heard = []
-    notebook_cells.install(listening(heard))
-    events.trigger(PRE, PRE, POST)
-    assert heard == []
-    events.trigger(POST)
-    assert heard == ["left"]
-
-
-def test_a_nested_cell_is_reported_again_and_never_open_twice(
-    events: Events,
-) -> None:
-    heard: Heard = []
-    notebook_cells.install(listening(heard))
-    events.trigger(PRE, POST, POST, PRE)
-    assert heard == ["left", "began", "left", "began"]
-
-
-def test_the_hook_of_cells_is_removed_at_uninstall(events: Events) -> None:
-    heard: Heard = []
-    notebook_cells.install(listening(heard)).uninstall()
-    events.trigger(POST, PRE)
-    assert heard == []
-
-
 def test_without_a_shell_no_cell_is_reported_and_no_hook_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

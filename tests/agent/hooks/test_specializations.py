@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,22 +71,11 @@ def test_a_recompiled_kernel_reports_what_changed(change: str) -> None:
     assert advice(category, "triton")
 
 
-def test_the_first_compilation_and_an_equal_one_have_no_reason() -> None:
-    assert again(compiled()) is None
-    assert again(compiled(), compiled(block=256), compiled()) is None
-
-
 def test_a_kernel_is_compared_with_its_most_similar_earlier_compilation() -> None:
     """A kernel of two dtypes gets a new block size for one of them."""
     half = {"x": "*fp16"}
     found = again(compiled(block=64), compiled(**half), compiled(**half, block=256))
     assert found == ("BLOCK: expected 128, actual 256", "shape")
-
-
-def test_a_changed_text_is_a_change_without_its_value() -> None:
-    found = again(compiled(mode="gelu"), compiled(mode="silu"))
-    assert found == ("MODE: expected '...', actual '...'", "python_value")
-    assert plain(*found) == "`MODE` changed"
 
 
 def test_constants_and_attributes_of_triton_3_2_are_read() -> None:
@@ -124,14 +112,3 @@ def test_a_tuning_is_described_by_its_key_and_the_dtypes() -> None:
     found = again(of_tuning(["n"], {"n": 64}, NAMES), of_tuning(["n"], {"n": 48}, NAMES))
     assert found == ("n: expected 64, actual 48", "shape")
     assert plain(*found), "its words are in test_plain_reasons.py"
-
-
-def test_a_kernel_stays_deletable_and_a_busy_one_is_bounded() -> None:
-    memory, kernel = Memory(), Kernel()
-    for block in range(200):
-        memory.changed(kernel, compiled(block=block))
-    assert len(memory._known.get(kernel) or ()) == 64
-    (known,) = weakref.getweakrefs(kernel)
-    assert known.__callback__ is None, "a KeyboardInterrupt in a callback would be lost"
-    del kernel
-    assert known() is None

@@ -14,7 +14,7 @@ from warmwatch import _guard
 from warmwatch.hooks.compilers import triton_kernels
 from warmwatch.hooks.phases import TRITON_COMPILE as COMPILE
 from warmwatch.hooks.phases import TRITON_TUNE as TUNE
-from warmwatch.hooks.points import HookPointAbsentError, Installed
+from warmwatch.hooks.points import Installed
 
 HALF, FLOAT = (SimpleNamespace(dtype=name) for name in ("fp16", "fp32"))
 BUILD = [("begin", COMPILE), ("end", COMPILE)]  # the C compiler's part
@@ -181,34 +181,6 @@ def test_a_kernel_that_does_not_compile_raises_and_is_a_failure(triton: SimpleNa
     assert listener.calls[-1] == ("end", COMPILE)
 
 
-def test_an_interrupted_tuning_ends_and_is_not_a_compilation(
-    triton: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listener = Listener()
-
-    def interrupted(name: str) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(triton.build, "_build", interrupted)
-    install(listener)
-    tuned = triton.Autotuner(triton.JITFunction(scale), (64, 128))
-    with pytest.raises(KeyboardInterrupt):
-        tuned.run(FLOAT, 4)
-    assert (listener.compiled, listener.calls[-1]) == ([], ("end", TUNE))
-    monkeypatch.undo()
-
-
-def test_a_kernel_that_was_launched_before_the_hook_is_also_reported(
-    triton: SimpleNamespace,
-) -> None:
-    kernel = triton.JITFunction(scale)
-    kernel.run(FLOAT, 4, 128)
-    listener = Listener()
-    install(listener)
-    kernel.run(FLOAT, 4, 256)
-    assert listener.compiled == [{"name": "scale", "cache": "miss"}]
-
-
 def test_an_error_of_the_agent_is_counted_and_the_kernel_is_compiled(
     triton: SimpleNamespace, errors: list[str]
 ) -> None:
@@ -239,22 +211,3 @@ def test_uninstalling_restores_every_hook_point(triton: SimpleNamespace) -> None
     calls = list(listener.calls)
     kernel.run(FLOAT, 4, 256)
     assert listener.calls == calls
-
-
-def test_a_triton_without_a_hook_point_remains_unchanged(
-    triton: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(triton.Autotuner, "_bench")
-    compile = triton.compiler.compile
-    with pytest.raises(HookPointAbsentError, match="_bench"):
-        install(Listener())
-    assert triton.compiler.compile is compile
-
-
-def test_a_compile_call_with_keywords_is_supported(triton: SimpleNamespace) -> None:
-    """``triton.compiler.compile(src=...)`` is Triton's own name of it."""
-    listener = Listener()
-    install(listener)
-    source = triton.ASTSource(triton.JITFunction(scale), {"x": "*fp32"}, {(2,): 64})
-    assert triton.compiler.compile(src=source, options={"num_warps": 2}) == "*fp32 64 2"
-    assert listener.compiled == [{"name": "scale", "cache": "miss"}]

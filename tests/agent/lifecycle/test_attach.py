@@ -73,28 +73,6 @@ def test_the_agent_attaches_after_torch_was_imported(records: Path, first: str) 
     assert slots.read(slots.only(records)).steps.steps == 4
 
 
-@pytest.mark.long
-def test_an_unpickled_optimizer_is_detected_at_its_first_step(records: Path) -> None:
-    """Nothing builds it, so Dynamo is imported by ``step`` itself, in the middle of the first."""
-    saved = str(records.parent / "optimizer")
-    run(
-        records,
-        "import pickle; o = torch.optim.SGD([torch.zeros(1, requires_grad=True)])\n"
-        f"pickle.dump(o, open({saved!r}, 'wb'))",
-        attach=False,
-        plain=True,
-    )
-    run(
-        records,
-        "import pickle, sys\n"
-        f"o = pickle.load(open({saved!r}, 'rb'))\n"
-        "assert 'torch._dynamo' not in sys.modules\n"
-        "for _ in range(4): o.step()",
-        plain=True,
-    )
-    assert slots.read(slots.only(records)).steps.steps == 4
-
-
 API = [
     *("activity", "allow_compilation", "attach", "detach", "evaluating", "is_compiling"),
     *("is_warm", "on_recompile", "on_warm", "ready", "saving", "state", "step"),
@@ -206,12 +184,6 @@ result([left() == before, open_ones() == first, threads() == alone])
     assert result_of(records, body, attach=False) == [True, True, True]
     ends = [slots.events(folder)[-1]["how"] for folder in slots.folders(records)]
     assert ends == ["detached"] * 5
-
-
-def test_detaching_before_the_import_of_dynamo_leaves_no_finder(records: Path) -> None:
-    code = "import sys; n = len(sys.meta_path); import warmwatch as w; w.attach()\n"
-    code += "assert len(sys.meta_path) == n + 1; w.detach(); assert len(sys.meta_path) == n"
-    python(records, code)
 
 
 def test_a_wrapper_around_ours_survives_detaching(records: Path) -> None:

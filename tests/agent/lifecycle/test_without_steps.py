@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
-from time import monotonic_ns
 
 import pytest
 
@@ -12,8 +10,6 @@ from support import slots
 from support.ranks import SECOND, K, Rank
 from support.trainings import result_of, run, training
 from warmwatch.lifecycle import process_state
-from warmwatch.process.settings import QUIET, settings_from
-from warmwatch.process.threads import QuietWatch
 from warmwatch.shared import verdict
 from warmwatch.shared.states import State
 
@@ -36,24 +32,6 @@ def test_a_process_without_steps_is_warm_after_the_recorded_silence() -> None:
     judged = rank.judge()
     assert (judged.state, judged.warm, judged.warm_by) == (State.WARM, True, "quiet")
     assert judged.since_ns == ended + QUIET_SECONDS * SECOND
-
-
-def test_rarer_compilations_require_a_longer_silence() -> None:
-    rank = Rank(quiet=QUIET_SECONDS)
-    for gap in (20, 0):
-        compile_once(rank)
-        rank.wait(gap)
-    rank.wait(39.9)
-    assert rank.judge().state is State.WARMING
-    rank.wait(0.2)
-    assert rank.judge().warm_by == "quiet"
-    # a compilation hours later belongs to no warm-up and does not predict the next one
-    rank.wait(7200)
-    compile_once(rank)
-    rank.wait(39.9)
-    assert not rank.judge().warm
-    rank.wait(0.2)
-    assert rank.judge().warm
 
 
 @pytest.mark.parametrize("why", ["an optimizer", "a step", "off", "never compiled", "compiling"])
@@ -107,30 +85,11 @@ def test_ready_ends_the_warm_up_and_later_compilations_are_counted_separately() 
     assert rank.judge().warm_by == "quiet"
 
 
-def test_ready_twice_is_one_warm_up() -> None:
-    rank = Rank(quiet=QUIET_SECONDS)
-    compile_once(rank)
-    rank.ledger.post("settled", {"by": "ready"})
-    rank.ledger.post("settled", {"by": "ready"})
-    assert rank.slot().compile.warmups == 1
-
-
 def test_ready_without_a_compilation_is_eager() -> None:
     rank = Rank(quiet=QUIET_SECONDS)
     rank.ledger.post("settled", {"by": "ready"})
     judged = rank.judge()
     assert (judged.state, judged.warm, judged.warm_by) == (State.EAGER, True, "ready")
-
-
-def test_a_late_verdict_of_silence_changes_no_state() -> None:
-    """The timer judged, and something began to compile before its fact was applied."""
-    rank = Rank(quiet=QUIET_SECONDS)
-    compile_once(rank)
-    rank.wait(QUIET_SECONDS)
-    rank.ledger.begin("dynamo")
-    rank.ledger.post("settled", {"by": "quiet", "at": rank.now, "activities": 1})
-    assert rank.judge().state is State.COMPILING
-    assert rank.slot().compile.warmups == 0
 
 
 def test_steps_after_a_silence_are_warm_until_the_next_compilation() -> None:
@@ -166,32 +125,8 @@ def test_a_process_that_can_never_be_warm_does_not_poll(records: Path) -> None:
     assert spent < 0.2
 
 
-def test_a_watch_whose_process_is_late_to_become_warm_polls_once_a_second() -> None:
-    looks: list[int] = []
-    looked = threading.Event()
-    began = monotonic_ns()
-
-    def look() -> None:
-        looks.append(monotonic_ns())
-        if len(looks) == 3:
-            looked.set()
-
-    watch = QuietWatch(lambda: began, look)
-    watch.begun()
-    assert looked.wait(60)
-    watch.stop()
-    assert looks[2] - looks[0] >= 1.9 * SECOND
-
-
 def test_the_agent_and_the_verdict_require_the_same_silence() -> None:
     assert process_state._QUIET_GAPS == verdict.QUIET_GAPS
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "1e9"])
-def test_an_impossible_setting_is_reported(text: str) -> None:
-    found = settings_from({"WARMWATCH_QUIET": text})
-    assert found.quiet == (None if text == "0" else QUIET)
-    assert bool(found.complaints) == (text != "0")
 
 
 SERVER = """

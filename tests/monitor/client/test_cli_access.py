@@ -77,14 +77,6 @@ def test_a_command_sends_the_credentials_that_the_daemon_requires(
     assert "gpt2: warm" in done.stdout
 
 
-def test_doctor_sends_them(guarded: tuple[str, Path], authority: Authority) -> None:
-    url, place = guarded
-    how = shown(place, authority, "--token-file", f"{place}/token")
-    done = run("doctor", "--address", url, "--dir", f"{place}/records", *how)
-    assert "the daemon at" in done.stdout
-    assert f"watches {place}/records" in done.stdout
-
-
 def test_the_environment_can_name_the_files(
     guarded: tuple[str, Path], authority: Authority
 ) -> None:

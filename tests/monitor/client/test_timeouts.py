@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import subprocess
@@ -15,15 +14,10 @@ from pathlib import Path
 import pytest
 
 from support.hung import hung
-from support.records import environment, held, wait_until, warm, write_record
+from support.records import environment, held, warm, write_record
 from warmwatch_monitor.base.settings import Address
-from warmwatch_monitor.base.timeouts import hangs, within
-from warmwatch_monitor.client.answers import answer_source
+from warmwatch_monitor.base.timeouts import within
 from warmwatch_monitor.client.daemon import Daemon
-from warmwatch_monitor.model import Snapshot
-from warmwatch_monitor.pipeline.poller import Poller
-
-EMPTY = Snapshot(epoch=1.0, now_ns=1)
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 PATIENCE = 120  # of a loaded machine; without a timeout they never end
@@ -127,29 +121,6 @@ def test_a_call_returns_or_raises_and_a_hung_one_is_abandoned() -> None:
     assert within(0.05, lambda: answers.wait(60), None) is None
     assert time.monotonic() - began < 50
     answers.set()
-
-
-def test_a_path_that_hangs_delays_only_once() -> None:
-    answers = threading.Event()
-    assert within(0.05, lambda: answers.wait(60), None, path="/hung") is None
-    assert hangs("/hung")
-    assert within(3600, lambda: answers.wait(3600), "default", path="/hung") == "default"
-    answers.set()
-    wait_until(lambda: not hangs("/hung"))
-    assert within(60, lambda: 7, 0, path="/hung") == 7
-
-
-def test_a_directory_that_hung_at_startup_gets_a_short_timeout_afterwards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[float] = []
-    monkeypatch.setattr(Poller, "poll_once", lambda _, seconds: given.append(seconds) or EMPTY)
-    answers = threading.Event()
-    answer_source(None, dir=str(tmp_path))()
-    within(0.05, lambda: answers.wait(60), None, path=str(tmp_path))
-    answer_source(None, dir=str(tmp_path))()
-    answers.set()
-    assert given == [math.inf, 0.5]
 
 
 def _fail() -> None:

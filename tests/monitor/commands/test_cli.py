@@ -15,8 +15,6 @@ import warmwatch
 import warmwatch_monitor
 from support.records import compiling, environment, held, warm, write_record
 from warmwatch import __version__
-from warmwatch_monitor.base.errors import UsageError
-from warmwatch_monitor.base.settings import SWITCHES, load
 from warmwatch_monitor.client.completion import MODES
 from warmwatch_monitor.commands.cli import COMMANDS, GROUPS, cli
 from warmwatch_monitor.commands.modes.table import NAMES
@@ -46,12 +44,6 @@ def test_help_lists_each_command_in_one_group() -> None:
         assert lines == [[name, text] for name, (_, text) in group.items()]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_a_short_help_option_too(command: str) -> None:
-    shown = CliRunner().invoke(cli, [command, "-h"])
-    assert shown.stdout.startswith(f"Usage: cli {command}"), shown.stderr
-
-
 @pytest.mark.parametrize("option", ["-V", "--version"])
 def test_the_version_is_shown(option: str) -> None:
     assert CliRunner().invoke(cli, [option]).stdout == f"warmwatch, version {__version__}\n"
@@ -71,17 +63,6 @@ def test_a_typo_exits_2_with_a_suggestion(words: list[str], hint: str) -> None:
     result = CliRunner().invoke(cli, words)
     assert result.exit_code == 2
     assert hint in result.stderr
-
-
-@pytest.mark.parametrize(
-    "command", ["status", "wait", "top", "report", "compare", "export", "stacks"]
-)
-def test_a_run_that_is_named_by_the_option_of_run_is_to_be_named_without_it(command: str) -> None:
-    result = CliRunner().invoke(cli, [command, "--run", "gpt2"])
-    assert result.exit_code == 2
-    said = f"No such option '--run'. Give the name alone: warmwatch {command} NAME.\n"
-    assert result.stderr.endswith(said)
-    assert "Give the name" not in CliRunner().invoke(cli, [command, "--frobnicate"]).stderr
 
 
 @pytest.mark.parametrize(
@@ -214,19 +195,6 @@ def test_a_run_s_name_sends_no_escape_sequence_to_a_terminal(tmp_path: Path) -> 
     assert result.stdout.startswith("a\\x1b[31m\\nb?: compiling")
 
 
-@pytest.mark.parametrize("spelling", [*SWITCHES, "ON", " Yes "])
-def test_a_boolean_setting_accepts_all_usual_spellings(spelling: str) -> None:
-    on = SWITCHES[spelling.strip().lower()]
-    reported = {"WARMWATCH_OBSERVE": spelling, "WARMWATCH_OTLP": spelling}
-    settings = load(reported, 1000, {})
-    assert (settings.observe, settings.otlp) == (on, on)
-
-
-def test_another_spelling_is_refused() -> None:
-    with pytest.raises(UsageError, match="'maybe' is neither on nor off"):
-        load({"WARMWATCH_OTLP": "maybe"}, 1000, {})
-
-
 def test_python_m_warmwatch_runs_the_command() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "warmwatch", "-V"], capture_output=True, text=True, check=True
@@ -280,21 +248,6 @@ def test_without_the_extra_run_becomes_the_command() -> None:
     assert bare("run").returncode == 2
 
 
-@pytest.mark.parametrize("command", ["run", "demo"])
-def test_without_the_extra_commands_that_work_have_a_help(command: str) -> None:
-    done = bare(command, "--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"Usage: warmwatch {command}")
-    assert "pip install 'warmwatch[monitor]'" in done.stdout
-
-
-def test_fish_completes_a_value_with_a_comma() -> None:
-    """It reads ``plain,VALUE``, and ``--until`` takes several states with commas between."""
-    environ = {"_WARMWATCH_COMPLETE": "fish_source"}
-    script = CliRunner().invoke(cli, [], prog_name="warmwatch", env=environ).stdout
-    assert 'string split --max 1 "," $completion' in script
-
-
 def completed(words: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setenv("COMP_WORDS", f"warmwatch {words}")
     monkeypatch.setenv("COMP_CWORD", str(len(words.split(" "))))
@@ -310,13 +263,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
     monkeypatch.setenv("WARMWATCH_STATE", "off")
     return tmp_path
-
-
-def test_bash_quotes_a_name_that_would_be_a_command(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with held(write_record(here, compiling("gpt2; rm $HOME"))):
-        assert completed("status g", monkeypatch) == {"'gpt2; rm $HOME'"}
 
 
 def test_a_shell_completes_commands_runs_states_and_modes(
@@ -336,19 +282,3 @@ def test_completion_offers_what_the_option_accepts(monkeypatch: pytest.MonkeyPat
     assert completed("wait --until warm,se", monkeypatch) == {"warm,settled"}
     assert completed("runs --state s", monkeypatch) == {"starting", "stalled"}
     assert completed("runs --state e", monkeypatch) == {"eager"}
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("check", "--baseline", "FILE", "--tolerance", "nan", "true"),
-        ("modes", "--max-drift", "nan", "true"),
-        ("modes", "--timeout", "nan", "true"),
-        ("top", "--interval", "nan"),
-        ("wait", "--timeout", "nan"),
-    ],
-)
-def test_nan_is_no_limit(words: tuple[str, ...]) -> None:
-    refused = CliRunner().invoke(cli, words)
-    assert refused.exit_code == 2
-    assert "'nan' is not a number" in refused.stderr

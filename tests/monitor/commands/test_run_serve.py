@@ -14,14 +14,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from click.testing import CliRunner
 
 from support.daemon import daemon_process, free_address
 from support.records import environment, wait_until, warm, write_record
 from support.web import Authority, ask
-from warmwatch_monitor.base.settings import DEFAULT_ADDRESS
-from warmwatch_monitor.commands.cli import cli
-from warmwatch_monitor.commands.run import write_link
 
 pytestmark = pytest.mark.slow
 WAITS = "import sys; print('runs', flush=True); sys.stdin.read()"
@@ -88,14 +84,6 @@ def test_the_page_is_served_while_the_command_runs(tmp_path: Path) -> None:
     assert is_free(url)
 
 
-def test_the_link_is_written_to_a_file_and_not_to_stdout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_link(Path("-"), ("true",), "http://127.0.0.1:1/")
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_reason_why_the_daemon_does_not_start_is_printed(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "warmwatch_monitor", "run", "--serve", "--", "true"],
@@ -130,24 +118,6 @@ def test_an_existing_daemon_of_these_records_is_used_and_continues(tmp_path: Pat
             assert url == running
             process.communicate("", timeout=600)
         assert ask(running, "/").status == 200
-
-
-def test_the_help_names_the_only_address_where_a_daemon_is_used() -> None:
-    words = " ".join(CliRunner().invoke(cli, ["run", "--help"]).stdout.split())
-    assert f"if it answers at WARMWATCH_ADDRESS ({DEFAULT_ADDRESS} by default)" in words
-
-
-def test_a_second_command_has_its_own_page(tmp_path: Path) -> None:
-    """The page of the first ends with the first."""
-    address = free_address()
-    with (
-        served(tmp_path, WARMWATCH_ADDRESS=address) as (first, url),
-        served(tmp_path, WARMWATCH_ADDRESS=address) as (second, other),
-    ):
-        assert other != url
-        first.communicate("", timeout=600)
-        assert ask(other, "/").status == 200
-        second.communicate("", timeout=600)
 
 
 def test_a_port_in_use_is_replaced_by_another(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -109,20 +108,6 @@ def test_json_contains_the_agent_s_dump(tmp_path: Path) -> None:
     assert thread["compiles"]
     assert thread["frames"][1] == {"name": "<module>", "file": "train.py", "line": 7}
     assert rank["problems"] == ["py-spy is not installed here: pip install py-spy"]
-
-
-@pytest.mark.usefixtures("_no_py_spy")
-@pytest.mark.parametrize("is_empty", [True, False])
-def test_json_without_stacks_contains_the_reason_and_exits_1(
-    tmp_path: Path, *, is_empty: bool
-) -> None:
-    with held(write_record(tmp_path, compiling() if is_empty else warm())):
-        shown = stacks("--json", "--rank", "0", "--dir", str(tmp_path))
-    (rank,) = json.loads(shown.stdout)["ranks"]
-    assert (shown.exit_code, rank["source"], rank["age_seconds"]) == (1, None, None)
-    assert rank["threads"] == []
-    assert len(rank["problems"]) == 2
-    assert rank["kernel_threads"][0]["main"]
 
 
 SLEEPS = """
@@ -245,30 +230,6 @@ def test_py_spy_is_preferred_and_its_paths_are_cut_to_base_names(
     ]
 
 
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [
-        (
-            "echo 'Permission Denied: Try running again with sudo' >&2; exit 1",
-            "py-spy has no permission",
-        ),
-        ("echo 'Error: Failed' >&2; echo '    0: no such thing' >&2; exit 1", "no such thing"),
-        ("exit 3", "it gave no reason"),
-        ("echo '[{}]'", "cannot be read: is it another version?"),
-        ("echo '[[[['", "cannot be read: is it another version?"),
-    ],
-)
-def test_an_error_of_py_spy_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, expected: str
-) -> None:
-    fake = tmp_path / "py-spy"
-    fake.write_text(f"#!/bin/sh\n{script}\n")
-    fake.chmod(0o700)
-    monkeypatch.setattr(py_spy, "find", lambda: str(fake))
-    with pytest.raises(SourceError, match=expected):
-        py_spy.dump(os.getpid())
-
-
 def test_a_py_spy_that_hangs_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = tmp_path / "py-spy"
     fake.write_text("#!/bin/sh\nexec sleep 600\n")
@@ -339,28 +300,6 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     return program
-
-
-def test_py_spy_on_the_path_is_run_if_no_other_user_can_replace_it(on_path: Path) -> None:
-    assert py_spy.find() == str(on_path)
-
-
-def test_a_folder_of_the_path_that_cannot_be_read_is_skipped(
-    on_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PATH can name root's folders after `su`. Root may read all, so the refusal is simulated."""
-    private = tmp_path / "private"
-    private.mkdir()
-    monkeypatch.setenv("PATH", f"{private}:{on_path.parent}")
-    stat_of = Path.stat
-
-    def denied(path: Path, **options: Any) -> os.stat_result:
-        if path.parent == private:
-            raise PermissionError(13, "Permission denied", str(path))
-        return stat_of(path, **options)
-
-    monkeypatch.setattr(Path, "stat", denied)
-    assert py_spy.find() == str(on_path)
 
 
 @pytest.mark.parametrize("which", ["file", "folder", "above"])

@@ -80,14 +80,3 @@ def test_a_pipe_gets_colors_if_they_are_forced_and_not_disabled(
             [*COMMAND, "status", "--dir", str(tmp_path)], env=environment(**variables), text=True
         )
     assert ("\x1b[" in output) is coloured
-
-
-@pytest.mark.parametrize("columns", [60, 80, 120])
-def test_columns_applies_to_a_pipe_too(tmp_path: Path, columns: int) -> None:
-    with held(write_record(tmp_path, warm())):
-        output = subprocess.check_output(
-            [*COMMAND, "status", "--dir", str(tmp_path)],
-            env=environment(COLUMNS=str(columns)),
-            text=True,
-        )
-    assert max(map(len, output.splitlines()[1:])) <= columns

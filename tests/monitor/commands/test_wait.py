@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,6 @@ from support.records import (
     held,
     live_slot,
     update,
-    wait_until,
     warm,
     write_record,
 )
@@ -37,7 +35,7 @@ from support.training_standin import Training, training
 from support.values import replace
 from support.waiting import Waiting, waiting
 from warmwatch.shared.record import Slot, StepCounts
-from warmwatch_monitor.base.errors import NO_RECENT_RUN, NoDaemonError, UnknownRunError
+from warmwatch_monitor.base.errors import NoDaemonError
 from warmwatch_monitor.client.daemon import Answer
 from warmwatch_monitor.commands import wait as wait_command
 from warmwatch_monitor.commands import wait as waiter
@@ -77,13 +75,6 @@ def test_at_the_timeout_it_exits_124_with_the_current_state(tmp_path: Path) -> N
         assert time.monotonic() - began >= 0.5
     assert result.exit_code == 124
     assert "not warm after 0.5 s: gpt2: compiling" in result.stderr
-
-
-@pytest.mark.parametrize("seconds", ["1e300", "inf"])
-def test_a_timeout_may_be_longer_than_any_wait(tmp_path: Path, seconds: str) -> None:
-    with held(write_record(tmp_path, compiling())):
-        result = wait("--until", "compiling", "--dir", str(tmp_path), "--timeout", seconds)
-    assert result.exit_code == 0
 
 
 def test_a_run_that_is_killed_during_a_wait_ends_it_with_4(tmp_path: Path) -> None:
@@ -136,24 +127,6 @@ def test_without_a_timeout_a_run_that_failed_earlier_gets_time_to_restart(
 
 
 @pytest.mark.parametrize(
-    ("make", "how", "code"),
-    [
-        (compiling, "failed", 4),
-        (compiling, "finished", 4),
-        (warm, "failed", 4),
-        (warm, "finished", 0),
-    ],
-    ids=["failed", "finished cold", "failed after warm", "finished after warm"],
-)
-def test_a_launch_that_failed_before_the_first_poll_ends_the_wait(
-    tmp_path: Path, make: Callable[[], Slot], how: str, code: int
-) -> None:
-    """It is a success only where it had been warm and finished by itself."""
-    write_record(tmp_path, just_begun(ended(make(), how)))
-    assert wait("gpt2", "--dir", str(tmp_path), "--timeout", "600").exit_code == code
-
-
-@pytest.mark.parametrize(
     ("make", "words"),
     [(warm, "(after it had been warm)"), (compiling, "(before it was warm)")],
 )
@@ -171,17 +144,6 @@ def test_a_run_that_compiled_nothing_is_not_reported_as_warm(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
-    [([], "no run is alive"), (["gpt2"], f"no run named 'gpt2'; {NO_RECENT_RUN}")],
-)
-def test_a_wait_with_timeout_0_answers_immediately(
-    tmp_path: Path, arguments: list[str], words: str
-) -> None:
-    result = wait(*arguments, "--dir", str(tmp_path), "--timeout", "0")
-    assert result.stderr == f"not warm after 0 s: {words}\n"
-
-
-@pytest.mark.parametrize(
     ("make", "goal", "code", "words"),
     [
         (lambda: ended(warm(), "failed"), "failed", 0, "gpt2: failed"),
@@ -196,30 +158,6 @@ def test_every_state_and_the_end_can_be_waited_for(
     write_record(tmp_path, make())
     result = wait("gpt2", "--until", goal, "--dir", str(tmp_path), "--timeout", "60")
     assert (result.exit_code, words in result.output) == (code, True)
-
-
-def test_it_waits_for_the_end_of_a_live_run(tmp_path: Path) -> None:
-    with (
-        held(write_record(tmp_path, compiling())) as training,
-        waiting("--until", "ended", "--dir", str(tmp_path), "--timeout", "60") as waiter,
-    ):
-        assert "compiling" in waiter.line()
-        training.kill()
-        code, out, _ = waiter.end()
-    assert (code, out.startswith("gpt2: lost")) == (0, True)
-
-
-def test_a_live_state_is_reached_while_it_lasts(tmp_path: Path) -> None:
-    with held(write_record(tmp_path, compiling())):
-        result = wait("--until", "compiling", "--dir", str(tmp_path), "--timeout", "60")
-        assert result.exit_code == 0
-
-
-@pytest.mark.parametrize("until", ["warm,failed", "failed, warm", "ended,warm"])
-def test_with_several_states_the_first_one_ends_the_wait(tmp_path: Path, until: str) -> None:
-    with held(write_record(tmp_path, warm())):
-        result = wait("--until", until, "--dir", str(tmp_path), "--timeout", "60")
-    assert (result.exit_code, result.stdout[:10]) == (0, "gpt2: warm")
 
 
 @pytest.mark.parametrize("through", ["records", "daemon"])
@@ -240,15 +178,6 @@ def test_a_start_that_exits_already_does_not_answer_a_wait_for_the_next(
         assert printed.endswith("that was before this wait; waiting for it to start again")
         stack.enter_context(held(write_record(place, just_begun(warm()), name="next")))
         assert command.end()[0] == 0
-
-
-def test_with_a_live_state_an_earlier_end_does_not_answer(
-    tmp_path: Path,
-) -> None:
-    """``warm,ended`` is for a launch: it was warm or it is over."""
-    write_record(tmp_path, ended(warm(), "failed"))
-    words = ("gpt2", "--until", "warm,ended", "--dir", str(tmp_path), "--timeout", "0")
-    assert wait(*words).exit_code == 124
 
 
 def test_an_end_without_any_requested_state_has_its_own_exit_code(tmp_path: Path) -> None:
@@ -281,11 +210,6 @@ def test_json_is_the_last_answer_and_the_only_output(
     assert [run["run"] for run in answer["runs"]] == ["gpt2"]
     assert answer["schema_version"] == 1
     assert bool(result.stderr) is (code != 0)
-
-
-def test_json_is_empty_for_a_run_that_never_started(tmp_path: Path) -> None:
-    result = wait("gpt2", "--json", "--timeout", "0", "--dir", str(tmp_path))
-    assert (result.exit_code, result.stdout) == (124, "")
 
 
 def test_on_a_terminal_one_line_shows_time_and_progress(tmp_path: Path) -> None:
@@ -375,45 +299,6 @@ def attached(view: RankView, moment: float) -> RankView:
 FAR = 5_000.0  # the daemon's clock at the first poll: no real machine's
 
 
-def test_a_run_that_started_and_failed_during_a_daemon_restart_is_not_an_earlier_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The wait began at its first poll, not at the first answer."""
-    broke_off = attached(b.in_every_state()["failed"], FAR + 6)
-
-    def replies(after: float) -> Reply:
-        if after < 5:
-            return UnknownRunError("gpt2", ())
-        return NoDaemonError("away") if after < 18 else at(FAR + after, broke_off)
-
-    assert waited(monkeypatch, replies, "gpt2") is Outcome.ENDED
-
-
-def test_a_run_that_failed_before_the_first_poll_is_an_earlier_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    broke_off = attached(b.in_every_state()["failed"], FAR - 11)
-    assert waited(monkeypatch, lambda after: at(FAR + after, broke_off), "gpt2") is Outcome.TIMEOUT
-
-
-def test_a_live_run_counts_although_the_daemons_clock_is_far_behind(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A daemon that has just started has no time of its last read yet."""
-    living = attached(b.in_every_state()["warm"], FAR - 500)
-    replies = (at(None), at(FAR, living))
-    assert waited(monkeypatch, lambda after: replies[after > 0]) is Outcome.REACHED
-
-
-def test_a_run_that_was_alive_counts_although_the_clock_was_set_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    states = b.in_every_state()
-    living, failed = (attached(states[name], FAR - 500) for name in ("compiling", "failed"))
-    replies = (at(FAR), at(FAR - 60, living), at(FAR - 60, failed))
-    assert waited(monkeypatch, lambda after: replies[min(2, int(after))]) is Outcome.ENDED
-
-
 def test_a_state_that_passes_is_seen_after_a_long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A recompile of fast steps is over in less than the pause of other waits."""
     states = b.in_every_state()
@@ -424,18 +309,6 @@ def test_a_state_that_passes_is_seen_after_a_long_wait(monkeypatch: pytest.Monke
 
     found = waited(monkeypatch, replies, patience=120.0, goal="recompiling")
     assert found is Outcome.REACHED
-
-
-def test_data_of_prometheus_is_compared_with_this_machines_clock(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It sends no time of its own; earlier runs are still skipped."""
-    view = b.in_every_state()["failed"]
-    monkeypatch.setattr(waiter, "time", clock := Clock())
-    for began, outcome in ((-11.0, Outcome.TIMEOUT), (-9.0, Outcome.ENDED)):
-        answer = at(None, attached(view, clock.time() + began))
-        waited = Wait(partial(dict, answer), "gpt2", ["warm"], lambda *_: None, None, clock.time)
-        assert waited.block(5).outcome is outcome
 
 
 @pytest.mark.parametrize("named", ["gtp2", None])
@@ -473,11 +346,6 @@ def test_a_run_whose_record_is_removed_during_the_wait_ends_it(
     assert (last.outcome, last.words[:20]) == (Outcome.NO_RUN, "no run named 'gpt2';")
 
 
-def test_a_timeout_replaces_that_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_command, "APPEARS_SECONDS", 0.1)
-    assert wait("gpt2", "--dir", str(tmp_path), "--timeout", "0.5").exit_code == 124
-
-
 def test_without_a_daemon_it_keeps_the_signal_that_it_saw(tmp_path: Path) -> None:
     """Only the wait saw it: later commands read the history."""
     paths = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path / "records")}
@@ -496,23 +364,6 @@ def test_without_a_daemon_it_keeps_the_signal_that_it_saw(tmp_path: Path) -> Non
             assert waiter.wait() == 0
     shown = completed("status", "killed", env=env).stdout
     assert "killed by SIGKILL" in shown
-
-
-def test_without_a_name_an_earlier_run_is_skipped(tmp_path: Path) -> None:
-    write_record(tmp_path, ended(compiling("old"), "failed"), name="old")
-    result = wait("--dir", str(tmp_path), "--timeout", "0.1")
-    assert result.exit_code == 124
-    with held(write_record(tmp_path, warm("new"), name="new")):
-        assert wait("--dir", str(tmp_path), "--timeout", "600").exit_code == 0
-
-
-def test_it_queries_the_daemon_if_one_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("WARMWATCH_DIR", raising=False)
-    with held(write_record(tmp_path, warm("far"))), daemon(tmp_path) as url:
-        result = wait("far", "--address", url.removeprefix("http://"), "--timeout", "600")
-    assert result.exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -579,15 +430,6 @@ def test_a_hung_daemon_delays_it_no_longer_than_the_timeout(tmp_path: Path) -> N
         if hung:
             break
     assert 0.5 <= float(within.partition(" s")[0]) <= seconds
-
-
-def test_it_goes_on_where_the_daemon_is_restarted(tmp_path: Path) -> None:
-    with before_a_daemon(tmp_path) as (one, before, command):
-        url, before.target = before.target, None
-        wait_until(lambda: before.turned_away)
-        one.warm()
-        before.target = url
-        assert command.end()[0] == 0
 
 
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:

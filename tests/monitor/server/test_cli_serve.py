@@ -6,12 +6,10 @@ import contextlib
 import fcntl
 import json
 import os
-import shlex
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -97,39 +95,6 @@ def test_a_signal_stops_the_daemon_with_exit_0_and_an_empty_stderr(
     assert (process.returncode, errors) == (0, "")
 
 
-def test_a_signal_before_startup_completes_also_exits_0(tmp_path: Path) -> None:
-    with daemon_process("--dir", str(tmp_path)) as (process, _):
-        process.terminate()
-        assert process.wait(timeout=240) == 0
-
-
-_SWALLOWED = """
-import os, signal, sys
-class Finalized:
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGTERM)  # its handler runs here, and what it raises is lost
-class Finder:
-    def find_spec(self, name, path=None, target=None):
-        if name == "MODULE":
-            sys.meta_path.remove(self)
-            Finalized()
-sys.meta_path.insert(0, Finder())
-"""
-
-
-@pytest.mark.parametrize(
-    "module", ["warmwatch_monitor.server.api.app", "warmwatch_monitor.server.api.openapi"]
-)
-def test_a_signal_that_an_import_swallows_also_stops_the_daemon(
-    tmp_path: Path, module: str
-) -> None:
-    (tmp_path / "sitecustomize.py").write_text(_SWALLOWED.replace("MODULE", module))
-    path = os.pathsep.join([str(tmp_path), *sys.path])
-    done = serve("--address", "127.0.0.1:0", "--dir", str(tmp_path), PYTHONPATH=path)
-    assert done.returncode == 0
-    assert "SystemExit" in done.stderr, "it was swallowed"
-
-
 def test_a_missing_directory_is_reported_and_read_once_it_exists(tmp_path: Path) -> None:
     later = tmp_path / "later"
     with daemon_process("--dir", str(later), "--interval", "0.05") as (process, url):
@@ -160,29 +125,6 @@ def test_a_port_in_use_exits_6_with_advice() -> None:
     assert done.stdout == ""
 
 
-def test_an_address_of_another_machine_is_not_called_in_use() -> None:
-    done = serve("--address", "192.0.2.1:0", "--insecure")
-    assert done.returncode == 6
-    assert "requested address; choose another with --address HOST:PORT" in done.stderr
-
-
-def test_a_closed_stdin_does_not_end_the_daemon() -> None:
-    """Its descriptor may be another file's by then."""
-    serve = f"{shlex.join([sys.executable, '-m', 'warmwatch_monitor'])} serve --until-stdin-ends"
-    done = subprocess.run(
-        ["bash", "-c", f"exec {serve} --address 127.0.0.1:0 <&-"],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "warmwatch: --until-stdin-ends: stdin is closed; give it a pipe, or drop the option\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "variables", "words"),
     [
@@ -211,17 +153,6 @@ def test_an_invalid_setting_exits_2_and_is_named(
     assert done.returncode == 2
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_the_daemon_accepts_the_agent_s_variables(tmp_path: Path) -> None:
-    agent = {"WARMWATCH_RUN": "x", "WARMWATCH_WARM_STEPS": "5", "WARMWATCH_DISABLE": "1"}
-    with daemon_process("--dir", str(tmp_path), **agent) as (_, url):
-        wait_until(lambda: status_of(url)["sources"][0]["up"])
-
-
-def test_an_option_overrides_its_variable(tmp_path: Path) -> None:
-    with daemon_process("--dir", str(tmp_path), WARMWATCH_DIR="/nowhere") as (_, url):
-        assert status_of(url)["directories"] == [str(tmp_path)]
 
 
 def test_without_the_extra_serve_prints_the_pip_command() -> None:
@@ -372,44 +303,6 @@ def test_the_service_manager_receives_ready_watchdog_and_reload_messages(tmp_pat
             assert hears("STOPPING=1")
 
 
-LOGS_WITHIN_A_LINE = """
-import signal
-from warmwatch_monitor.server.logs import DaemonLog
-log = DaemonLog("json", write=lambda line: None)
-handled = []
-def reload(*_):
-    handled.append(1)
-    log.note(f"reload{len(handled)}")
-signal.signal(signal.SIGALRM, reload)
-signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
-number = 0
-while len(handled) < 2000:
-    number += 1
-    log.note(f"access{number % 1000}")
-signal.setitimer(signal.ITIMER_REAL, 0)
-"""
-
-
-def test_a_signal_during_a_log_line_may_log_a_line() -> None:
-    """The SIGHUP handler logs, on the thread that also logs refused clients."""
-    done = subprocess.run([sys.executable, "-c", LOGS_WITHIN_A_LINE], timeout=120, check=False)
-    assert done.returncode == 0
-
-
-def test_a_run_whose_state_is_unchanged_is_not_logged_again() -> None:
-    """It recompiled, and the steps after that do not suffice to be warm yet."""
-    idle = replace(b.RECOMPILING.compile, active_since_ns=0, last_end_ns=b.ago(0.1))
-    after = b.view(replace(b.RECOMPILING, compile=idle))
-    lines: list[bytes] = []
-    log, recent = DaemonLog("json", write=lines.append), Recent()
-    for view in (b.view(b.WARM), b.view(b.RECOMPILING), after):
-        recent.take(b.snapshot(view))
-        log.take(b.snapshot(view), recent.changes)
-    log.stop()
-    runs = [one for line in lines if (one := json.loads(line))["event"] == "run"]
-    assert [(one["before"], one["state"]) for one in runs] == [("warm", "recompiling")]
-
-
 def logged(*snapshots: Snapshot) -> list[dict[str, Any]]:
     """The lines of a daemon that publishes these."""
     lines: list[bytes] = []
@@ -419,21 +312,6 @@ def logged(*snapshots: Snapshot) -> list[dict[str, Any]]:
         log.take(snapshot, recent.changes)
     log.stop()
     return [json.loads(line) for line in lines]
-
-
-def test_what_ended_before_the_daemon_started_is_one_line() -> None:
-    """Whether its first poll reads it, or a later one: the daemon before it has logged the end."""
-    over = b.view(b.ended("failed"), alive=False)
-    empty = b.snapshot(sources=(b.HEALTH,))
-    for snapshots in ((b.snapshot(over),), (replace(empty, unread=1), b.snapshot(over))):
-        (line,) = logged(*snapshots)
-        assert (line["event"], line["runs"], line["living"]) == ("found", 1, 0)
-
-
-def test_what_ends_while_the_daemon_runs_is_logged() -> None:
-    living, over = b.view(b.WARM), b.view(b.ended("failed"), alive=False)
-    events = [line["event"] for line in logged(b.snapshot(living), b.snapshot(over))]
-    assert events == ["found", "ended", "run"]
 
 
 def test_a_source_is_logged_when_it_fails_and_when_it_works_again() -> None:
@@ -463,20 +341,3 @@ def test_refusals_for_one_reason_are_one_line_and_a_flood_is_counted(
     assert [line["event"] for line in found].count("ended") == 10
     (left_out,) = (line for line in found if line["event"] == "left_out")
     assert (left_out["of"], left_out["lines"]) == ("ended", 20)
-
-
-def test_a_blocked_log_buffers_a_thousand_lines() -> None:
-    blocked = threading.Event()
-    read: list[bytes] = []
-
-    def write(line: bytes) -> None:
-        read.append(line)
-        blocked.wait(60)
-
-    log = DaemonLog("json", write=write)
-    for number in range(3000):
-        log.note(f"event{number}")
-    blocked.set()
-    log.stop()
-    wait_until(lambda: len(read) >= 1000)
-    assert len(read) <= 1001

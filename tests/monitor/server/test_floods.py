@@ -6,16 +6,14 @@ import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from support.daemon import daemon_process
 from support.records import wait_until
-from support.web import Authority, ask
-from warmwatch_monitor.server.http_server import IDLE_SECONDS, REQUEST_SECONDS, Connection
+from support.web import ask
 
 pytestmark = pytest.mark.slow
 
@@ -54,23 +52,6 @@ def test_a_daemon_answers_during_a_flood_of_partial_requests(tmp_path: Path) -> 
         process.terminate()
         assert process.communicate(timeout=240)[1] == ""
     assert process.returncode == 0
-
-
-def test_half_open_handshakes_allocate_no_unused_memory(tmp_path: Path) -> None:
-    """Each would have 256 KiB and more."""
-    authority, count = Authority(tmp_path), 1000
-    options = ("--dir", str(tmp_path / "none"), *authority.options("daemon"))
-    with daemon_process(*options, before=limited(4096, 4096)) as (process, url):
-        before = _resident(process.pid)
-        with connected(url, count, b"\x16\x03\x01"):
-            assert ask(url, "/-/healthy", tls=authority.trusted()).status == 200
-            assert _resident(process.pid) - before < count * 100 * 1024
-
-
-def _resident(pid: int) -> int:
-    """The most memory that a process ever had, in bytes."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def test_a_new_connection_is_refused_if_all_others_are_waiting(tmp_path: Path) -> None:
@@ -136,22 +117,6 @@ def test_an_endless_request_head_is_refused(tmp_path: Path) -> None:
         assert _all_of(peer).startswith(b"HTTP/1.1 400 ")
 
 
-def test_what_follows_a_wait_request_is_not_stored(tmp_path: Path) -> None:
-    """It was once: a gigabyte in seconds."""
-    wait = b"GET /status?wait=lost&timeout=3600 HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with (
-        daemon_process("--dir", str(tmp_path)) as (process, url),
-        connected(url, 1, wait) as (peer,),
-    ):
-        assert ask(url, "/-/healthy").status == 200  # so the wait request was read
-        before = _resident(process.pid)
-        peer.settimeout(1)
-        with suppress(TimeoutError, ConnectionError):
-            for _ in range(1000):
-                peer.sendall(b"x" * 1_000_000)
-        assert _resident(process.pid) - before < 8 << 20
-
-
 FLOODS = ("/docs", "/openapi.json", "/history", "/status", f"/status?{'run=gpt2&' * 3000}")
 
 
@@ -172,43 +137,6 @@ def test_others_are_answered_during_a_flood_of_requests_of_clients_that_left(
                 assert ask(url, other).status == 200
                 longest = max(longest, time.monotonic() - began)
         assert longest < 5, "one request of the flood took 50 ms"
-
-
-def watched() -> Connection:
-    """A connection without a loop, as uvicorn shows it."""
-    connection = Connection.__new__(Connection)
-    connection.cycle, connection.flow = None, SimpleNamespace(write_paused=False)
-    return connection
-
-
-class Request:
-    """A request, as uvicorn keeps it."""
-
-    def __init__(self, *, answered: bool) -> None:
-        self.response_complete = answered
-
-
-def test_each_request_of_a_connection_has_its_own_timeout() -> None:
-    connection = watched()
-    assert not connection.is_overdue(0.0)
-    assert not connection.is_overdue(REQUEST_SECONDS - 1)
-    assert connection.is_overdue(REQUEST_SECONDS)
-    connection.cycle = Request(answered=False)
-    assert not connection.is_overdue(REQUEST_SECONDS)
-    assert not connection.is_overdue(10 * IDLE_SECONDS), "an answer may take as long as it wants"
-    for now in range(0, 10 * IDLE_SECONDS, IDLE_SECONDS - 1):
-        connection.cycle = Request(answered=True)  # another one each time
-        assert not connection.is_overdue(1000.0 + now)
-    assert connection.is_overdue(1000.0 + now + IDLE_SECONDS)
-
-
-def test_a_client_that_does_not_read_its_answer_is_overdue() -> None:
-    connection = watched()
-    connection.cycle = Request(answered=False)
-    for paused in (True, False, True):
-        connection.flow = SimpleNamespace(write_paused=paused)
-        assert not connection.is_overdue(float(paused))
-    assert connection.is_overdue(1.0 + IDLE_SECONDS)
 
 
 def test_waiting_clients_get_an_answer_at_shutdown_without_a_log_line(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from support.records import wait_until
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.sources import proc
 from warmwatch_monitor.sources.host import HostSource
-from warmwatch_monitor.sources.processes import children_files, compile_workers
+from warmwatch_monitor.sources.processes import compile_workers
 
 # A "training" that starts a pool as torch does; each word sets what one of its workers does.
 TRAINING = """
@@ -169,36 +169,6 @@ def test_a_process_without_a_pool_has_no_workers() -> None:
     reading = source.read([child.pid])[child.pid]
     child.communicate()
     assert (reading.workers_busy, reading.workers_idle) == (0, 0)
-
-
-def test_all_processes_are_listed_at_most_every_ten_seconds(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    scans: list[float] = []
-    now = [0.0]
-    listed = proc.pids
-    monkeypatch.setattr(proc, "pids", lambda: scans.append(now[0]) or listed())
-    source = host(now, root=str(tmp_path))  # no lists of children there
-    source.read([])
-    assert not scans, "with no rank there is nothing to look for"
-    for second in range(25):
-        now[0] = float(second)
-        source.read([os.getpid(), os.getppid()])
-    assert scans == [0.0, 10.0, 20.0]
-
-
-def test_the_kernel_s_lists_of_children_are_used_if_available(tmp_path: Path) -> None:
-    (tmp_path / "thread-self").mkdir()
-    (tmp_path / "thread-self" / "children").touch()
-    for pid, task, text in (("5", 5, "6 7 "), ("5", 9, "8"), ("6", 6, "")):
-        file = tmp_path / pid / "task" / str(task) / "children"
-        file.parent.mkdir(parents=True)
-        file.write_text(text)
-    children = children_files(str(tmp_path))
-    assert children is not None
-    assert sorted(children(5)) == [6, 7, 8]
-    assert children(6) == children(4711) == []
-    assert children_files(str(tmp_path / "5")) is None
 
 
 def test_spawned_workers_count_but_not_the_resource_tracker() -> None:

@@ -369,16 +369,6 @@ def test_runs_of_different_owners_have_different_names() -> None:
             assert owner.plain(owner.shown(run)) == run
 
 
-def test_starts_of_one_name_are_numbered_before_the_owner_is_added() -> None:
-    """So a number never makes another user's name of it."""
-    first = owned(BOB, "a", launch="process:1:2:3", attached=20)
-    second = owned(BOB, "b", launch="process:2:2:3", attached=10)
-    other = owned(ROOT, "c", launch="process:3:2:3")
-    found = answer_of(first, second, other)["runs"]
-    assert [one["run"] for one in found] == ["gpt2", "gpt2-2@bob", "gpt2@bob"]  # type: ignore[attr-defined]
-    assert [one["name"] for one in found] == ["gpt2", "gpt2-2", "gpt2"]  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(
     ("run", "uid", "own", "found"),
     [
@@ -433,15 +423,6 @@ def test_over_http_a_name_is_the_displayed_one_or_selects_every_owner() -> None:
     assert status(snapshot, "gpt2")["summary"].startswith("2 runs: gpt2@bob ")
 
 
-def test_a_user_without_a_usable_name_is_shown_as_a_number() -> None:
-    names = {1: "alice", 2: None}
-    who = Owners(own=1, find_name=names.get)
-    assert who.of(1) == Owner(uid=1, name="alice", own=True)
-    assert who.of(2) == Owner(uid=2, name="2", own=False)
-    assert login(0) == "root"
-    assert login(2**31 - 5) is None
-
-
 @pytest.mark.parametrize("name", ["alice@corp", "1000", "a b", "a\n", ""])
 def test_a_login_that_resembles_another_s_is_not_used(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -471,30 +452,3 @@ def test_a_hung_directory_service_delays_no_lookup_and_renames_no_user() -> None
     wait_until(lambda: requested == [5, 6])
     who._patience = 60.0  # for a slow answer
     assert [who.of(uid).name for uid in (5, 7)] == ["5", "late"]
-
-
-def test_many_users_are_looked_up_in_one_thread_before_they_are_needed() -> None:
-    threads = set[int]()
-
-    def ask(uid: int) -> str:
-        threads.add(threading.get_ident())
-        return f"user{uid}"
-
-    who = Owners(own=1, find_name=ask)
-    who.expect(range(100))
-    assert [who.of(uid).name for uid in range(100)] == [f"user{uid}" for uid in range(100)]
-    assert len(threads) == 1
-
-
-def test_a_thread_that_cannot_start_is_started_at_the_next_poll(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refused(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    who = Owners(own=1, find_name=lambda uid: f"user{uid}")
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refused)
-        with pytest.raises(RuntimeError):
-            who.expect([5])
-    assert [who.of(uid).name for uid in (5, 6)] == ["user5", "user6"]

@@ -17,16 +17,13 @@ from support import builders as b
 from support.documents import status
 from support.records import wait_until
 from warmwatch.shared.record import SLOT
-from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.base.errors import NO_RECENT_RUN
-from warmwatch_monitor.commands.status import picture
 from warmwatch_monitor.model import ObservedTraining, Signs
 from warmwatch_monitor.sources import unattached as source
 from warmwatch_monitor.sources.script import attaches_nothing, run_name
 from warmwatch_monitor.sources.unattached import ObservedSource, is_starting, shown, without_record
 from warmwatch_monitor.status.words.sentence import unattached_evidence
 
-SECOND = 10**9
 # A training that holds a pool as torch's: a process of that name, and its forked children.
 TRAINING = """
 import subprocess, sys
@@ -139,17 +136,6 @@ def test_a_python_process_that_nvml_lists_is_found_if_pids_are_the_host_s(tmp_pa
         assert of(elsewhere, process.pid) is None, "another namespace's pid is another process"
 
 
-def test_processes_are_listed_at_most_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    lists: list[int] = []
-    now = [1_000 * SECOND]
-    monkeypatch.setattr(source.proc, "pids", lambda: lists.append(now[0]) or [])
-    looked = ObservedSource(clock=Clock(monotonic_ns=lambda: now[0]), shares_pids=False)
-    for _ in range(50):
-        looked.read([], ())
-        now[0] += SECOND // 2
-    assert [at - lists[0] for at in lists] == [0, 10 * SECOND, 20 * SECOND]
-
-
 @pytest.mark.parametrize(
     ("command", "text"),
     [
@@ -206,30 +192,6 @@ def test_a_run_with_the_agent_has_its_own_verdict_next_to_an_unattached_process(
     reported = status(b.snapshot(warm, observed=(SEEN,)))
     assert reported["warm"] is True
     assert "train.py" not in reported["summary"]
-
-
-def test_an_idle_unattached_process_has_no_line_beside_a_run_with_the_agent() -> None:
-    warm, seen = b.in_every_state()["warm"], SEEN
-    idle = replace(seen, gpus=(), signs=replace(seen.signs, cpu_ratio=0.0, gpu_ratio=None))
-    assert "train.py" in picture(status(b.snapshot(warm, observed=(seen,))))
-    assert "train.py" not in picture(status(b.snapshot(warm, observed=(idle,))))
-    assert "train.py" in picture(status(b.snapshot(observed=(idle,))))
-
-
-def test_a_named_run_has_no_line_about_an_unattached_process() -> None:
-    answer = status(b.snapshot(b.in_every_state()["warm"], observed=(SEEN,)))
-    assert "train.py" in picture(answer, unattached=True)
-    assert "train.py" not in picture(answer, unattached=False)
-
-
-@pytest.mark.slow
-def test_a_process_may_end_during_the_listing(training: int) -> None:
-    looked = ObservedSource(shares_pids=False)
-    assert of(looked.read([], ()), training) is not None
-    for process in psutil.Process(training).children(recursive=True):
-        process.kill()
-    psutil.Process(training).kill()
-    wait_until(lambda: of(looked.read([], ()), training) is None)
 
 
 def test_a_process_that_loaded_torch_and_has_no_record_is_found(

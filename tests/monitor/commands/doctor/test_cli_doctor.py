@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 import socket
-import sys
 import time
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -86,11 +84,6 @@ def test_a_torch_too_old_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install -U torch" in result.stdout
 
 
-def test_a_monitor_without_torch_is_not_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_torch(monkeypatch, None)
-    assert doctor().exit_code == 0
-
-
 def test_a_directory_that_cannot_be_created_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,13 +132,6 @@ def test_a_dead_record_of_another_release_is_not_a_problem_and_expires(
     assert (result.exit_code, troubles(result)) == (0, [])
     assert f"left by a process that is gone: {folder}: record of version 2" in result.stdout
     assert "beyond 200 of this user, a new record removes the oldest" in result.stdout
-
-
-def test_records_of_ended_runs_are_counted_and_reported_as_expiring(tmp_path: Path) -> None:
-    write_record(tmp_path, warm())
-    result = doctor()
-    assert "1 records can be read, 0 of living processes" in result.stdout
-    assert "1 of them are of ended processes: `status` lists these for 900 s" in result.stdout
 
 
 def test_errors_of_the_agent_are_a_problem_and_the_last_one_is_shown(tmp_path: Path) -> None:
@@ -208,17 +194,6 @@ def test_a_rank_that_compiled_without_steps_gets_advice(tmp_path: Path) -> None:
     line = one_trouble(result)
     assert re.search(r"run gpt2, rank 0: it compiled, and in the 1\d\d s since then it has", line)
     assert "call warmwatch.step()" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("seconds_ago", "more"),
-    [(1, {}), (100, {"steps": 1}), (100, {"active": True}), (100, {"quiet_ns": 30 * 10**9})],
-)
-def test_a_rank_that_just_compiled_or_steps_or_compiles_gets_no_advice(
-    tmp_path: Path, seconds_ago: float, more: dict[str, Any]
-) -> None:
-    with held(write_record(tmp_path, compiled(seconds_ago, **more))):
-        assert doctor().exit_code == 0
 
 
 def test_missing_hook_points_are_noted_and_an_old_torch_in_a_training_is_a_problem(
@@ -311,117 +286,6 @@ def test_free_space_inodes_stray_files_and_a_second_daemon_are_named(
     del commands[9]
     monkeypatch.setattr(processes.proc, "pids", lambda: [7, 8])
     assert not [*checks._daemons()]
-
-
-REPORTS = """
-import json
-for hook, result in [("callbacks", "ok"), ("locks", "in place"), ("cells", "in place")]:
-    print(json.dumps({"hook": hook, "result": result, "words": "its words"}))
-"""
-
-
-def test_hooks_that_are_in_place_but_not_compared_share_one_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        "warmwatch_monitor.commands.doctor.hook_checks.python",
-        lambda _: [sys.executable, "-c", REPORTS],
-    )
-    shown = CliRunner().invoke(cli, ["doctor", "--hooks"])
-    assert shown.output.splitlines() == [
-        "ok    hook callbacks: ok: its words",
-        "ok    hooks: 2 more in place: none of their figures was compared",
-        "no problem found",
-    ]
-    listed = json.loads(CliRunner().invoke(cli, ["doctor", "--hooks", "--json"]).output)
-    assert len(listed["findings"]) == 3, "programs get each hook"
-
-
-class TestReportForAnIssue:
-    """``doctor --report``: shown first, written only with consent, without the user's names."""
-
-    SECRETS = ("secret-run", "secret_function", "secret_file.py")
-
-    @pytest.fixture(autouse=True)
-    def no_hooks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        finding = checks.Finding(mark=checks.Mark.TROUBLE, what="hook events: absent: no listener")
-        monkeypatch.setattr(
-            "warmwatch_monitor.commands.doctor.command.hooks", lambda _environ, **_: [finding]
-        )
-        monkeypatch.setattr(metadata, "version", lambda _name: "1.2.3")
-
-    def report(
-        self, tmp_path: Path, path: str, answer: str | None, *, run: str = "secret-run"
-    ) -> Result:
-        with held(write_record(tmp_path, warm(run))):
-            options = ["--dir", str(tmp_path), "--report", path]
-            return CliRunner().invoke(cli, ["doctor", *options], input=answer)
-
-    def test_the_report_is_shown_and_written_with_consent(self, tmp_path: Path) -> None:
-        target = tmp_path / "report.md"
-        result = self.report(tmp_path, str(target), "y\n")
-        assert result.exit_code == 0, result.output
-        text = target.read_text()
-        assert text in result.output
-        assert "- torch 1.2.3" in text
-        assert "- trouble: hook events: absent: no listener" in text
-        runs = json.loads(text.partition("```json\n")[2].partition("```")[0])["runs"]
-        assert runs[0]["ranks"][0]["state"] == "warm"
-        assert not [word for word in self.SECRETS if word in text]
-
-    @pytest.mark.parametrize(("path", "answer"), [("report.md", "n\n"), ("-", None)])
-    def test_no_report_is_written_without_consent(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, answer: str | None
-    ) -> None:
-        elsewhere = tmp_path / "elsewhere"
-        elsewhere.mkdir()
-        monkeypatch.chdir(elsewhere)
-        result = self.report(tmp_path, path, answer)
-        assert "# Warmwatch: report for an issue" in result.output
-        assert not list(elsewhere.iterdir())
-
-    @pytest.mark.parametrize("run", ["e", "torch 1", "ranks"])
-    def test_words_that_contain_a_redacted_name_are_unchanged(
-        self, tmp_path: Path, run: str
-    ) -> None:
-        text = self.report(tmp_path, "-", None, run=run).output
-        (judged,) = json.loads(text.partition("```json\n")[2].partition("```")[0])["runs"]
-        assert judged["ranks"][0]["state"] == "warm"
-        assert "- trouble: hook events: absent: no listener" in text
-
-    def test_the_report_contains_no_name_of_the_user(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A daemon elsewhere does not answer, so ``/status`` names no run."""
-        monkeypatch.setenv("WARMWATCH_ADDRESS", "secret-host.invalid:1")
-        monkeypatch.setenv("WARMWATCH_DIR", str(folder := tmp_path / "secret-project"))
-        with held(write_record(folder, warm("secret-run"))):
-            text = CliRunner().invoke(cli, ["doctor", "--report", "-"]).output
-        report = text[text.index("# Warmwatch") :]
-        assert "run NAME, rank 0 uses torch" in report
-        assert "no daemon answers at HOST:1" in report
-        assert f"write their records to /{tmp_path.parts[1]}/…" in report
-        assert "secret" not in report
-
-    def test_the_report_contains_no_folder_below_the_first_even_if_a_name_has_a_space(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        records, cache = tmp_path / "the secret one" / "more", tmp_path / "my secret cache"
-        (records / "the secret record").mkdir(parents=True)
-        cache.write_text("no directory")
-        monkeypatch.setenv("WARMWATCH_DIR", str(records))
-        monkeypatch.setattr("warmwatch_monitor.commands.doctor.command.compile_host", compile_host)
-        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache / "inductor"))
-        text = CliRunner().invoke(cli, ["doctor", "--report", "-"]).output
-        report = text[text.index("# Warmwatch") :]
-        assert f"write their records to /{tmp_path.parts[1]}/…\n" in report
-        assert f"Inductor's cache /{tmp_path.parts[1]}/… cannot be used" in report
-        assert "secret" not in report
-
-    def test_a_report_that_cannot_be_written_is_one_sentence(self, tmp_path: Path) -> None:
-        result = self.report(tmp_path, str(tmp_path / "none" / "report.md"), "y\n")
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert "--report: the directory of" in result.stderr
 
 
 def test_a_report_contains_only_counts_and_words_of_closed_lists() -> None:

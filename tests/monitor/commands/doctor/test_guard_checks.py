@@ -37,20 +37,6 @@ def test_above_one_percent_of_a_step_the_most_expensive_function_is_named(
     assert found(guard_seconds=0.0036, guard_frames=frames) == (Mark.NOTE, expected)
 
 
-def test_below_one_percent_of_a_step_guard_checks_are_fine() -> None:
-    expected = "guard checks take 0.036 ms of each step (0.1 %)"
-    assert found(guard_seconds=36e-6, guard_frames={"0": 36e-6}) == (Mark.FINE, expected)
-
-
-def test_the_share_is_of_the_step_of_the_measured_rank() -> None:
-    slower = rank(rank=1, answer={"step_seconds": {"median": 0.36}})
-    both = run_summary(ranks=(rank(), slower))
-    expected = "guard checks take 0.18 ms of each step (0.5 %)"
-    assert found(summary=both, guard_seconds=18e-5) == (Mark.FINE, expected)
-    expected = "guard checks take 0.18 ms of each step (0.05 %)"
-    assert found(summary=both, guard_seconds=18e-5, guard_rank=1) == (Mark.FINE, expected)
-
-
 def test_an_empty_command_is_not_found() -> None:
     done = CliRunner().invoke(cli, ["doctor", "--", ""])
     assert (done.exit_code, done.stdout) == (127, "")

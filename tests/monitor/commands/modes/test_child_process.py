@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +15,6 @@ from warmwatch.shared.record.loss_file import GUARDS, REQUEST, SUFFIX
 from warmwatch_monitor.commands.modes.child_process import (
     PATIENCE,
     Stops,
-    counted_signals,
     run_until,
 )
 from warmwatch_monitor.commands.modes.one_mode import Plan, _Followed
@@ -64,13 +61,6 @@ def test_a_process_that_ignores_the_interrupt_is_terminated_or_killed(
     assert -code in (signal.SIGTERM, signal.SIGKILL)
 
 
-def test_a_lost_interrupt_is_repeated(tmp_path: Path) -> None:
-    """PyTorch loses one that comes while it checks guards, and the training continues."""
-    patience = tuple((number, 0.5 if at == 0 else 60.0) for at, (number, _) in enumerate(PATIENCE))
-    line = "trap 'trap \"exit 3\" INT' INT; READY; while :; do sleep 0.05; done"
-    assert ended(tmp_path, line, patience) == (3, "seen")
-
-
 def test_a_process_that_cannot_be_killed_does_not_block(tmp_path: Path) -> None:
     """For example, a process that waits within a driver."""
     line = f"echo $$ > {tmp_path}/pid; READY; exec sleep 600"
@@ -109,25 +99,6 @@ def dead(pid: int) -> bool:
 
 def test_a_command_that_exits_by_itself_is_not_reported_as_ended(tmp_path: Path) -> None:
     assert ended(tmp_path, "exit 7") == (7, None)
-
-
-def test_received_signals_are_counted_and_do_not_end_the_process() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with counted_signals() as stops:
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert (stops.count, stops.last) == (2, signal.SIGTERM)
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_an_ignored_signal_remains_ignored() -> None:
-    """For example under nohup."""
-    snippet = (
-        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-        "from warmwatch_monitor.commands.modes.child_process import counted_signals\n"
-        "with counted_signals(): print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
-    )
-    assert subprocess.check_output([sys.executable, "-c", snippet], text=True) == "True\n"
 
 
 @pytest.mark.parametrize("interrupted", [False, True])

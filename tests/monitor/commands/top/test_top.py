@@ -29,12 +29,7 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.base.errors import NO_RECENT_RUN, NoDaemonError
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.top.app import Top
-from warmwatch_monitor.commands.top.chart import Window
-from warmwatch_monitor.commands.top.detail import PANES, Shown, gpus, tabs
-from warmwatch_monitor.commands.top.history import History
-from warmwatch_monitor.commands.top.listing import listing
-from warmwatch_monitor.model import PHASES, Cost, FunctionCost, RankView
-from warmwatch_monitor.output.summary import PHASE_STYLES
+from warmwatch_monitor.model import Cost, FunctionCost, RankView
 
 SMALL, LARGE = (80, 24), (160, 50)
 # in the golden files, which another wording must not change
@@ -137,33 +132,7 @@ def same(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield answer
 
 
-@pytest.mark.parametrize(("count", "more"), [(3, None), (5, "and 3 more")])
-def test_details_that_do_not_fit_are_counted(count: int, more: str | None) -> None:
-    answer = answer_of(b.in_every_state()["warm"])
-    answer["details"] = [f"detail {number}" for number in range(count)]
-    shown = drawn(same(answer), LARGE)
-    listed = [line.strip() for line in shown.splitlines() if line.startswith(("  detail", "  and"))]
-    assert listed == [f"detail {n}" for n in range(2 if more else 3)] + [more] * bool(more)
-
-
-def test_a_detail_wraps_and_nothing_of_it_is_cut() -> None:
-    answer = answer_of(b.in_every_state()["warm"])
-    answer["details"] = [" ".join(["detail"] * 40 + ["end"])]
-    shown = drawn(same(answer), LARGE)
-    assert "detail end" in shown
-    assert "…" not in shown
-
-
 BACKWARD = {"file": "model.py", "line": 31, "reason": None, "category": None, "backward": True}
-
-
-def test_the_bar_leaves_room_for_the_function_in_progress() -> None:
-    answer = answer_of(b.in_every_state()["compiling"])
-    (rank,) = answer["runs"][0]["ranks"]
-    underway = {**BACKWARD, "name": "other"}
-    rank["compile"] |= {"underway": underway, "progress": {"of": "kernels", "done": 3, "total": 7}}
-    shown = drawn(same(answer), SMALL)
-    assert "3 of 7   the backward of `other` (model.py:31)" in shown
 
 
 def test_the_chosen_rank_compiles_what_the_sentence_names() -> None:
@@ -174,15 +143,6 @@ def test_the_chosen_rank_compiles_what_the_sentence_names() -> None:
         rank["compile"] |= {"underway": underway, "progress": counted}
         shown = drawn(same(answer), LARGE, "enter")
         assert "the backward of `forward` (model.py:31)" in shown
-
-
-def test_the_recompiles_of_a_rank_do_not_contradict_the_one_in_progress() -> None:
-    answer = answer_of(b.in_every_state()["recompiling"])
-    (rank,) = answer["runs"][0]["ranks"]
-    rank["compile"] |= {"last": [], "breaks": []}
-    shown = drawn(same(answer), LARGE, "2")
-    assert "no earlier recompile and no graph break" in shown
-    assert "no recompile" not in shown
 
 
 @pytest.mark.parametrize(
@@ -264,37 +224,6 @@ def test_it_quits_by_the_keys_that_the_help_lists(keys: tuple[str, ...]) -> None
     looks(same(every_state()), SMALL, then)
 
 
-@pytest.mark.slow
-def test_the_plots_fill_the_rest_of_the_screen() -> None:
-    def height(text: str) -> int:
-        lines = text.splitlines()
-        first = next(at for at, line in enumerate(lines) if line.startswith("step time"))
-        return next(at for at, line in enumerate(lines) if "120 s ago" in line) - first
-
-    four_rows, two_rows = (drawn(training(count, 40), (80, 31)) for count in (4, 8))
-    assert height(two_rows) > height(four_rows)
-
-
-@pytest.mark.slow
-def test_a_tall_screen_has_the_other_panes_below_the_plots() -> None:
-    tall = drawn(training(4, 40), (120, 90)).splitlines()
-    axis = next(at for at, line in enumerate(tall) if "120 s ago" in line)
-    assert axis - next(at for at, line in enumerate(tall) if line.startswith("step time")) > 3 * 8
-    below = tall[axis:]
-    assert [name for name in PANES if name in below] == [
-        "recompiles",
-        "functions",
-        "GPUs",
-        "evidence",
-    ]
-    assert any(line.startswith("function ") for line in below)
-
-
-def test_a_small_screen_has_the_sentence_of_the_chosen_run() -> None:
-    chosen = " ".join(drawn(same(every_state()), SMALL).split())
-    assert f"run-stalled: {b.head(b.in_every_state()['stalled'])}" in chosen
-
-
 def test_the_order_can_be_changed_and_reversed() -> None:
     async def then(shown: Screen) -> None:
         first = rows(shown.text)
@@ -305,20 +234,6 @@ def test_the_order_can_be_changed_and_reversed() -> None:
         assert rows(shown.text) == sorted(first, reverse=True)
 
     looks(same(every_state()), LARGE, then)
-
-
-def test_the_selected_rank_stays_selected_when_rows_come_and_go() -> None:
-    """By its name and not by its place; also where its row is one of several ranks next."""
-
-    async def then(shown: Screen) -> None:
-        await shown.press("e", "down", "down")
-        assert "gpt2 rank 1 " in shown.text
-        await shown.press("e")
-        assert "gpt2 rank 0-2,4-63\n" in shown.text
-        await shown.press("e", "s", "s")
-        assert "gpt2 rank 1 " in shown.text
-
-    looks(same(answer_of(*ranks(64))), SMALL, then)
 
 
 def test_a_paused_screen_sends_no_requests() -> None:
@@ -363,22 +278,6 @@ def test_an_error_is_shown_with_the_last_answer(trouble: Exception) -> None:
     asyncio.run(run())
 
 
-def test_the_plots_begin_with_the_daemon() -> None:
-    """Long before the first look."""
-    answer = answer_of(b.in_every_state()["warm"])
-    seconds = range(-110, 0)
-    rank = {"run": "gpt2", "rank": 0, "steps": [200 + at for at in seconds]}
-    rank |= {"step_seconds": [0.036] * 110, "phases": [[b.EPOCH - 110, None]]}
-    past = {"at": [b.EPOCH + at for at in seconds], "ranks": [rank], "gpus": []}
-
-    async def run() -> None:
-        async with screen(lambda: answer, SMALL, lambda _: past) as shown:
-            while "█" * 50 not in shown.text:
-                await shown.look()
-
-    asyncio.run(run())
-
-
 def test_a_daemon_without_history_works() -> None:
     refused = threading.Event()
 
@@ -394,37 +293,6 @@ def test_a_daemon_without_history_works() -> None:
             assert rows(shown.text)[0] == "run-stalled"
 
     asyncio.run(run())
-
-
-def test_an_answer_after_the_screen_closed_is_ignored(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Nothing is there to draw on; the traceback would be on the terminal of who has left."""
-    requests: list[threading.Thread] = []
-    died: list[object] = []
-    answers = threading.Event()
-
-    def ask() -> dict[str, Any]:
-        requests.append(threading.current_thread())
-        if len(requests) > 1:
-            answers.wait()
-        return every_state()
-
-    async def left(_: Top) -> None:
-        answers.set()
-        while requests[1].is_alive():  # noqa: ASYNC110 - no event to wait for
-            await asyncio.sleep(0.01)
-
-    async def run() -> None:
-        async with screen(ask, SMALL) as shown:
-            shown.app.poll()
-            while len(requests) < 2:  # noqa: ASYNC110 - no event to wait for
-                await asyncio.sleep(0.01)
-
-    monkeypatch.setattr(threading, "excepthook", died.append)
-    monkeypatch.setattr(Top, "on_unmount", left, raising=False)
-    asyncio.run(run())
-    assert died == []
 
 
 def test_top_waits_for_an_unknown_run() -> None:
@@ -453,21 +321,6 @@ def test_names_of_runs_are_never_markup() -> None:
 @pytest.mark.parametrize("size", [(20, 5), (200, 70)])
 def test_every_screen_size_works(size: tuple[int, int]) -> None:
     assert drawn(training(8, 3), size, "enter", "2", "3", "4", "5", "1", "enter", "e")
-
-
-@pytest.mark.slow
-def test_many_runs_come_and_go() -> None:
-    def answers() -> Iterator[dict[str, Any]]:
-        for count in (100, 3, 0, 50):
-            yield answer_of(*(b.in_every_state(f"run-{n:03}")["warm"] for n in range(count)))
-
-    text = drawn(answers(), SMALL, "ctrl+end")
-    assert "row 50 of 50" in text
-    assert "run-049" in text
-
-
-def test_the_screen_reports_that_nothing_runs() -> None:
-    assert NO_RECENT_RUN in drawn(same(answer_of()), SMALL)
 
 
 @pytest.mark.parametrize("key", ["q", "\x03"])
@@ -538,57 +391,6 @@ def test_an_invalid_interval_is_refused(interval: str) -> None:
     assert "Invalid value for '--interval'" in refused.stderr
 
 
-def test_a_click_on_a_pane_s_name_opens_it() -> None:
-    clicks = [span.style.meta["@click"] for span in tabs("plots").spans]
-    assert clicks == [f"app.pane({name!r})" for name in PANES]
-
-
-def test_a_wide_screen_has_a_bar_for_each_known_gpu_load() -> None:
-    gpus_of = (b.gpu(0, utilization_ratio=0.5), b.gpu(1, utilization_ratio=None))
-    answer = answer_of(gpus=gpus_of)
-    lines = gpus(answer, frozenset(), 160)
-    assert "50 % ██████░░░░░░" in lines[1].plain
-    assert "█" not in lines[2].plain
-    assert not any("█" in line.plain for line in gpus(answer, frozenset(), 70))
-    assert all(line.cell_len <= 40 for line in gpus(answer, frozenset(), 40)), "one line each"
-    full = b.gpu(0, utilization_ratio=1.0, memory_used_bytes=80, memory_total_bytes=80)
-    colours = [str(span.style) for span in gpus(answer_of(gpus=(full,)), frozenset(), 160)[1].spans]
-    assert colours == ["cyan", "red"], "a busy GPU is no warning"
-
-
-def test_the_panes_below_the_plots_are_apart_by_one_line() -> None:
-    answer = answer_of(*ranks(1))
-    answer["runs"][0]["ranks"][0]["compile"]["varying"] = [{"words": None}]
-    (entry,) = listing(answer, 0.0, 160).entries
-    shown = Shown(answer, entry, History(), Window(0.0, 1.0), 160, 60)
-    assert not any(not line.plain for line in PANES["recompiles"](shown))
-
-
-def test_a_rank_whose_own_limit_is_known_has_no_line_of_the_runs_limit() -> None:
-    answer = answer_of(*ranks(1))
-    of_run = "limited by input: 61 % of the time, in 3 of 4 ranks"
-    answer["runs"][0]["clauses"] = [{"kind": "limit", "short": "", "text": of_run}]
-    (rank,) = answer["runs"][0]["ranks"]
-    for evidence in (["limited by input: 58 % of the time"], []):
-        rank["evidence"], rank["limited_by"] = evidence, {} if evidence else None
-        (entry,) = listing(answer, 0.0, 160).entries
-        shown = Shown(answer, entry, History(), Window(0.0, 1.0), 160, 60)
-        limits = [line.plain for line in PANES["evidence"](shown) if "limited" in line.plain]
-        assert limits == (evidence or [of_run])
-
-
-def test_below_the_plots_is_only_what_does_not_stand_above() -> None:
-    answer = answer_of(*ranks(1))
-    long = "step 4402 came after 3.6 s, 40 ms are usual: 1.5 s of it went to an evaluating"
-    answer["runs"][0]["ranks"][0]["evidence"] = ["evaluating for 2.0 s", long]
-    (entry,) = listing(answer, 0.0, 160).entries
-    above = ("gpt2: warm; evaluating for 2.0 s", *answer["details"])
-    shown = Shown(answer, entry, History(), Window(0.0, 1.0), len(long) - 4, 60, above)
-    words = " ".join(line.plain.strip() for line in PANES["plots"](shown))
-    assert "evaluating for 2.0 s" not in words
-    assert long in words, "not without its last line"
-
-
 def test_without_colours_the_text_is_in_those_of_the_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -602,17 +404,3 @@ def test_without_colours_the_text_is_in_those_of_the_terminal(
     assert style.color is not None
     assert style.color.is_default
     assert style.bgcolor is None or style.bgcolor.is_default
-
-
-def test_the_names_of_the_columns_have_the_colours_of_the_terminal() -> None:
-    async def run() -> None:
-        async with screen(lambda: answer_of(b.in_every_state()["warm"]), SMALL) as shown:
-            style = shown.app.query_one("#list").get_component_styles("datatable--header")
-            assert (style.color.ansi, style.background.ansi) == (-1, -1)
-
-    asyncio.run(run())
-
-
-def test_each_phase_has_its_own_colour() -> None:
-    assert {*PHASE_STYLES} == {*PHASES}
-    assert len({*PHASE_STYLES.values()}) == len(PHASE_STYLES)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.style import Style
 
 from support import builders as b
 from support.daemon import daemon
@@ -17,7 +16,7 @@ from support.prometheus import prometheus_process, scraping
 from support.records import held, wait_until, warm, write_record
 from support.screens import second_of
 from warmwatch_monitor.base.errors import UnknownRunError
-from warmwatch_monitor.commands.top.chart import GUTTER, Series, Window, axis, chart, spark
+from warmwatch_monitor.commands.top.chart import GUTTER, Series, Window, chart
 from warmwatch_monitor.commands.top.history import History
 from warmwatch_monitor.commands.top.polling import Feed
 
@@ -84,12 +83,6 @@ def test_compile_activity_is_an_interval_from_the_second_before() -> None:
     assert history.compiling(("another", 0)) == []
 
 
-def test_a_missing_gpu_value_is_no_point() -> None:
-    history = seen(answer(), answer(watts=None), answer(watts=0.0))
-    assert history.watts(UUID) == [(0.0, 686.0), (2.0, 0.0)]
-    assert history.watts("another") == []
-
-
 def test_the_time_left_needs_a_rate() -> None:
     def kernels(*done: int, total: int = 86) -> float | None:
         answers = [answer(progress={"of": "kernels", "done": n, "total": total}) for n in done]
@@ -109,32 +102,6 @@ def past(since: int, until: int, watts: float = 5.0, **columns: list[Any]) -> di
     rank |= {"step_seconds": [0.036] * len(at), "phases": [[at[0], None]], **columns}
     gpu = {"uuid": UUID, "power_watts": [watts] * len(at), "utilization_ratio": [0.5] * len(at)}
     return {"at": at, "ranks": [rank], "gpus": [gpu]}
-
-
-def test_newer_columns_replace_those_of_their_time() -> None:
-    history = History()
-    history.join(past(0, 8, phases=[[0.0, None], [3.0, "dynamo"], [4.0, None], [7.0, "dynamo"]]))
-    history.join(past(5, 10, 6.0, phases=[[5.0, None], [6.0, "inductor"], [8.0, None]]))
-    assert [watts for _, watts in history.watts(UUID)] == [5.0] * 5 + [6.0] * 5
-    assert history.compiling(WHOSE) == [(2.0, 3.0), (5.0, 7.0)]
-    assert [at for at, _ in history.steps(WHOSE)] == [1.0, 2.0, 4.0, 5.0, 8.0, 9.0]
-
-
-def test_what_is_gone_stays_until_its_last_value_is_an_hour_old() -> None:
-    history, nothing = History(), {"ranks": [], "gpus": []}
-    history.join(past(0, 10, phases=[[0.0, "dynamo"]]))
-    history.join({"at": [3605.0], **nothing})
-    assert [at for at, _ in history.watts(UUID)] == [5.0, 6.0, 7.0, 8.0, 9.0]
-    assert history.compiling(WHOSE) == [(5.0, 9.0)]
-    history.join({"at": [3620.0], **nothing})
-    assert (history.watts(UUID), history.compiling(WHOSE)) == ([], [])
-
-
-def test_a_new_rank_has_no_earlier_points() -> None:
-    history = seen(answer(steps=7))
-    history.join({**past(-3, 1, steps=[None, None, 6, 7])})
-    history.join({**past(1, 3), "ranks": []})
-    assert [at for at, _ in history.steps(WHOSE)] == [0.0]
 
 
 @pytest.mark.parametrize(
@@ -196,10 +163,6 @@ def plot(
     return [line.plain[GUTTER:] for line in lines]
 
 
-def test_unmeasured_columns_are_blank_and_zero_is_a_line() -> None:
-    assert plot((0.5, 0.0), (1.5, 0.0), (8.5, 4.0), height=1) == ["▁▁      █ "]
-
-
 def test_compile_intervals_are_shaded_and_make_no_scale() -> None:
     """The first step, which compiled for minutes, would make all others flat.
 
@@ -212,27 +175,6 @@ def test_compile_intervals_are_shaded_and_make_no_scale() -> None:
 def test_columns_between_two_polls_are_filled_except_for_gaps() -> None:
     points = ((0.0, 1.0), (1.0, 1.0), (2.0, 1.0), (8.0, 1.0), (9.0, 1.0))
     assert plot(*points, width=20, height=1) == ["█████           ███ "]
-
-
-def test_the_minimum_is_that_of_the_points_although_a_column_shows_their_maximum() -> None:
-    points = [(at / 2, 1.0 + at % 2) for at in range(20)]
-    drawn = chart(Series("x", points, str, peaks=True), [], Window(10.0, 10.0), GUTTER + 5, 6)
-    names = [line.plain[:GUTTER].strip() for line in drawn]
-    assert names == ["x", "last 2.0", "min 1.0", "max 2.0", "", ""]
-
-
-def test_the_axis_has_the_middle_of_its_time_and_a_key_to_what_it_shows() -> None:
-    window, width = Window(until=120.0, seconds=120.0), 80
-    line = axis(window, width, [(-9.0, -1.0)]).plain
-    assert line.split() == ["120", "s", "ago", "60", "s", "ago", "now"]
-    assert line.index("60 s") + len("60 s ago") // 2 == GUTTER + (width - GUTTER) // 2
-    assert "compiling" in axis(window, width, [(-9.0, 1.0)]).plain
-    assert axis(window, 40, []).plain.split() == ["120", "s", "ago", "now"]
-
-
-def test_a_sparkline_is_upright_in_a_reversed_row() -> None:
-    drawn = spark([(0.5, 1.0)], [], Window(until=1.0, seconds=1.0), 1)
-    assert Style.parse("reverse") + Style.parse(str(drawn.style)) == Style.parse("not reverse")
 
 
 @pytest.mark.parametrize("height", [1, 2, 5])
