@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared import verdict
-from warmwatch.shared.record import Identity
+from warmwatch.shared.record import Identity, Slot
 from warmwatch.shared.states import least_advanced
 from warmwatch.shared.verdict import Facts
 from warmwatch_monitor.model import (
@@ -278,7 +278,7 @@ def facts(reading: RecordReading, circumstances: Circumstances, peers: Peers) ->
         ),
         workers_memory=workers_memory(circumstances.process(reading)) is not None,
         fell_first=fell_first(reading, peers.readings, circumstances.now_ns),
-        collective_timeout_ns=_collective_timeout_ns(slot.identity) if peers.measured else 0,
+        collective_timeout_ns=_collective_timeout_ns(slot) if peers.measured else 0,
         dismissed=_dismissed(reading),
     )
 
@@ -295,12 +295,15 @@ def _dismissed(reading: RecordReading) -> bool:
     return reading.death.signal == SIGTERM
 
 
-def _collective_timeout_ns(identity: Identity) -> int:
-    """The timeout of the collectives of a rank, 0 without peers.
+def _collective_timeout_ns(slot: Slot) -> int:
+    """The timeout of the collectives of a rank that will step; 0 without peers.
 
-    The agent reports it with the first activity or step. A rank may hang before that.
+    An optimizer shows that it will, or torchrun, which starts no servers. A rank may hang before
+    its agent reports a timeout.
     """
-    if (identity.world_size or 1) < 2:
+    identity = slot.identity
+    trains = slot.compile.optimizers or identity.launcher == "torchelastic"
+    if not trains or (identity.world_size or 1) < 2:
         return 0
     reported = identity.collective_timeout
     return _USUAL_TIMEOUT_NS if reported is None else round(reported * 1e9)

@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from support.records import compiling, held, live_slot, wait_until, warm, write_record
+from support.records import compiling, held, live_slot, update, wait_until, warm, write_record
 from warmwatch.shared.record import STACKS
 from warmwatch.shared.record.stack_file import STACKS_LIMIT, Frame, Stacks, ThreadStack, pack_stacks
 from warmwatch_monitor.base.errors import NO_RECENT_RUN, SourceError
 from warmwatch_monitor.commands import py_spy
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.stacks import by_kernel, kernel_threads
+from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.pipeline.poller import Poller
 
 FRAMES = (Frame("flock", "filelock.py", 31), Frame("<module>", "train.py", 7))
 SPIED = [
@@ -66,6 +68,22 @@ def _since(folder: Path) -> int:
     from support import slots
 
     return slots.read(folder).compile.active_since_ns
+
+
+@pytest.mark.usefixtures("_no_py_spy")
+def test_a_rank_between_two_compilations_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, read = write_record(tmp_path, warm()), Poller.poll_once
+
+    def then_compiles(poller: Poller) -> Snapshot:
+        snapshot = read(poller)
+        update(folder, compiling())
+        return snapshot
+
+    monkeypatch.setattr(Poller, "poll_once", then_compiles)
+    with held(folder):
+        assert "compiling" in stacks("gpt2", "--dir", str(tmp_path)).stdout
 
 
 @pytest.mark.usefixtures("_no_py_spy")

@@ -176,7 +176,7 @@ def test_ranks_stall_before_their_first_step_if_each_is_seen_to_do_nothing(
     ranks: list[tuple[dict[str, float | None] | None, float | None]], state: State
 ) -> None:
     """For half of NCCL's timeout, since none is reported."""
-    counts = replace(b.WARMING.compile, last_end_ns=NOW)
+    counts = replace(b.WARMING.compile, last_end_ns=NOW, optimizers=1)
     slot = replace(b.WARMING, steps=StepCounts(), compile=counts)
     watched = Watched(*ranks, slot=slot)
     assert set(watched.states(299)) == {State.WARMING}
