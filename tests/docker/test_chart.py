@@ -158,7 +158,7 @@ def test_each_threshold_is_in_its_rule() -> None:
     assert rules["warmwatch:settings"]["labels"]["grafana_url"] == chosen["grafanaUrl"]
     others = rendered({"prometheusRule": {"enabled": True}})["PrometheusRule"]
     assert others["spec"]["groups"] == [
-        {"interval": "10s", **group}
+        {"interval": "5s", **group}
         for name in ("warmwatch.rules.yml", "warmwatch.alerts.yml")
         for group in yaml.safe_load((RULES / name).read_text())["groups"]
     ]
