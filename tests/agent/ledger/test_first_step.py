@@ -40,35 +40,11 @@ def test_an_evaluation_before_it_is_no_part_of_step_1(evaluations: int) -> None:
     assert first(rank) == (11, 20 * evaluations)
 
 
-@pytest.mark.parametrize(
-    ("pause", "trains", "since"),
-    [(0.5, False, 0.0), (3.6, False, 23.6), (3.6, True, 0.0)],
-)
-def test_a_pause_is_part_of_the_time_for_which_it_compiles(
-    pause: float, trains: bool, since: float
-) -> None:
-    """The forward runs before its backward compiles; a server without steps handles requests."""
-    rank = Rank()
-    rank.pytorch.has_optimizer = trains
-    began = rank.now
-    compile(rank, 20)
-    rank.wait(pause)
-    rank.ledger.begin("dynamo")
-    assert (rank.slot().compile.compiling_since_ns - began) / 1e9 == since
-
-
 def test_it_begins_with_the_end_of_the_evaluation_if_nothing_compiles_after_it() -> None:
     rank = Rank()
     evaluate(rank, 20)
     rank.wait(5)
     assert first(rank) == (6, 20)
-
-
-def test_an_eager_evaluation_changes_nothing() -> None:
-    rank = Rank()
-    evaluate(rank, 0)
-    compile(rank, 10)
-    assert first(rank) == (11, 0)
 
 
 def test_it_does_not_begin_before_there_is_an_optimizer() -> None:
@@ -88,13 +64,6 @@ def test_an_optimizer_may_be_made_within_it() -> None:
     rank.ledger.post("optimizer", {})
     compile(rank, 2)
     assert first(rank) == (33, 0)
-
-
-def test_an_optimizer_after_all_compilations_leaves_the_first_one_as_its_begin() -> None:
-    rank = Rank()
-    compile(rank, 20)
-    rank.ledger.post("optimizer", {})
-    assert first(rank) == (21, 0)
 
 
 def test_pauses_before_and_within_the_first_warm_up_are_apart_from_its_compile_time() -> None:
@@ -117,11 +86,3 @@ def test_pauses_before_and_within_the_first_warm_up_are_apart_from_its_compile_t
     counts = rank.slot().compile
     assert counts.warmups == 1
     assert (counts.paused_before_ns / 1e9, counts.paused_warmup_ns / 1e9) == (1, 5)
-
-
-def test_pauses_before_step_1_of_an_eager_run_are_known() -> None:
-    rank = Rank()
-    evaluate(rank, 0)
-    first(rank)
-    evaluate(rank, 0)
-    assert rank.slot().compile.paused_before_ns == 3e9

@@ -111,25 +111,6 @@ def test_a_frameworks_report_ends_the_evaluation_that_its_eval_began(callbacks: 
     assert counts.evaluating_ns == 3 * SECOND
 
 
-def test_batches_of_an_evaluation_count_if_nothing_compiles_in_it() -> None:
-    rank = Rank()
-    hot = record.hot_words(rank.store.buffer)
-    for batches, compiles in ((10, True), (4, False), (0, False), (6, False)):
-        rank.wait(1)
-        rank.step()
-        rank.ledger.post("pause_began", {"what": "evaluating"})
-        if compiles:
-            rank.ledger.begin("dynamo")
-            rank.ledger.end("dynamo")
-        rank.wait(1 + batches)
-        hot[STEPS_INDEX["batches"]] += batches
-        rank.ledger.post("pause_ended", {"what": "evaluating"})
-        hot[STEPS_INDEX["batches"]] += 100  # of the training
-    counts = rank.slot().compile
-    assert counts.evaluations == 4
-    assert (counts.evaluation_batches, counts.evaluation_batches_ns) == (10, (5 + 7) * SECOND)
-
-
 @pytest.mark.parametrize("ends_in_save", [False, True])
 def test_a_save_within_an_evaluation_counts_as_saving_only(ends_in_save: bool) -> None:
     """``eval()``, validation, ``torch.save``, ``train()``: the parts of a report do not overlap."""
@@ -202,34 +183,3 @@ def test_steps_after_an_evaluation_with_a_late_end_are_not_part_of_it() -> None:
     threads.ended("evaluating", 1, 970, 8)
     assert threads.counts(*fields) == [10, 1, 0]
     assert threads.pausing.length_since(0) == 10
-
-
-def test_a_pause_of_another_thread_before_the_first_step_hides_no_later_pause() -> None:
-    threads = Threads(training=None)  # the training thread is not known yet
-    threads.began("evaluating", 2, 100, 0)
-    threads.pausing.training = 1
-    threads.began("evaluating", 1, 500, 3)
-    threads.ended("evaluating", 2, 550, 3)
-    assert threads.counts("evaluating_since_ns") == [500]
-    threads.ended("evaluating", 1, 600, 3)
-    assert threads.counts("evaluating_ns") == [100]
-
-
-def test_a_process_that_is_stopped_as_it_marks_a_step_loses_no_step() -> None:
-    """The activity that its step leaves open is accounted until later than the mark."""
-    rank = Rank()
-    rank.ledger.begin("dynamo")
-    rank.step()
-    rank.wait(1)
-    rank.ledger.begin("dynamo")
-    rank.wait(1)
-
-    def stopped() -> int:
-        at = rank.now
-        rank.wait(5)
-        return at
-
-    rank.tick = stopped
-    rank.step()
-    steps = rank.slot().steps
-    assert (steps.steps, steps.last_duration_ns) == (2, 2 * SECOND)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dis
 import itertools
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -45,23 +44,6 @@ def test_activity_may_end_on_another_thread(others: list[ThreadPoolExecutor]) ->
     assert not rank.judge().compiling
 
 
-def test_each_end_closes_the_event_of_one_thread(
-    others: list[ThreadPoolExecutor],
-) -> None:
-    """There are as many ends as begins, and no activity is open before or after."""
-    rank = Rank()
-    for other in others[:2]:
-        other.submit(rank.ledger.begin, "callback ").result()
-    others[0].submit(rank.ledger.begin, "dynamo").result()
-    for _ in range(2):
-        assert rank.judge().compiling
-        others[2].submit(rank.ledger.end, "callback ").result()
-    assert rank.judge().compiling  # the first thread is still at what it began inside
-    others[0].submit(rank.ledger.end, "dynamo").result()
-    assert not rank.judge().compiling
-    assert rank.slot().compile.begun == rank.slot().compile.ended == 1
-
-
 def test_an_end_closes_the_event_of_its_own_thread_first(others: list[ThreadPoolExecutor]) -> None:
     rank = Rank()
     others[0].submit(rank.ledger.begin, "dynamo").result()
@@ -71,16 +53,6 @@ def test_an_end_closes_the_event_of_its_own_thread_first(others: list[ThreadPool
     rank.ledger.end("unheard of")
     assert rank.judge().compiling
     others[0].submit(rank.ledger.end, "dynamo").result()
-    assert not rank.judge().compiling
-
-
-def test_a_thread_that_has_ended_no_longer_compiles() -> None:
-    rank = Rank()
-    gone = threading.Thread(target=rank.ledger.begin, args=("dynamo",))
-    gone.start()
-    gone.join()
-    assert rank.judge().compiling
-    rank.step()
     assert not rank.judge().compiling
 
 
@@ -251,27 +223,6 @@ def test_threads_that_mark_steps_lose_no_step_and_no_bin(
         assert rank.warm_calls == 1, f"before instruction {entered[turn - 1]}"
         assert rank.judge().warm
     assert turn > 1
-
-
-def test_a_step_that_another_thread_overtook_has_no_length(
-    others: list[ThreadPoolExecutor],
-) -> None:
-    """It read the clock, the other thread read it later and marked its step first."""
-    rank = Rank()
-    rank.step()
-    times = iter([rank.now + 1000, rank.now + 2000])
-
-    def overtaken() -> int:
-        now = next(times)
-        if now == rank.now + 1000:
-            others[0].submit(rank.step).result()
-        return now
-
-    rank.tick = overtaken
-    rank.step()
-    slot = rank.slot()
-    assert (slot.steps.steps, sum(slot.clean_bins)) == (3, 2)
-    assert (slot.steps.last_step_ns, slot.steps.last_duration_ns) == (rank.now + 2000, 0)
 
 
 def test_a_query_while_another_thread_makes_the_record_returns() -> None:

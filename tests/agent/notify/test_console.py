@@ -14,7 +14,6 @@ from support import builders as b
 from support.values import replace
 from warmwatch import _guard
 from warmwatch.frameworks.ipython import answer
-from warmwatch.notify import console
 from warmwatch.notify.console import Announcer
 from warmwatch.process.ending import End
 from warmwatch.shared import record
@@ -69,11 +68,6 @@ def output(capsys: pytest.CaptureFixture[str]) -> Output:
 def test_a_long_compilation_is_reported_with_its_phase(output: Output) -> None:
     announcer(b.COMPILING).long(1, True)
     assert output.getvalue() == "warmwatch: compiling for 10 s (inductor)\n"
-
-
-def test_the_warm_message_has_step_length_and_compile_time(output: Output) -> None:
-    announcer().warm()
-    assert output.getvalue() == "warmwatch: warm since step 4, after 120 s; 36 ms a step\n"
 
 
 @pytest.mark.parametrize(
@@ -165,16 +159,6 @@ def test_no_message_is_printed_unless_requested(
     assert (output.getvalue(), caplog.messages) == ("", [])
 
 
-def test_a_message_is_logged_if_the_user_set_a_level_of_our_logger(
-    output: Output, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO, logger="warmwatch"):
-        assert console.is_logged()
-        announcer(shown=False).warm()
-    assert caplog.messages == ["warm since step 4, after 120 s; 36 ms a step"]
-    assert output.getvalue() == ""
-
-
 def test_a_tqdm_bar_is_cleared_for_the_line(output: Output) -> None:
     with tqdm(total=5) as bar:
         bar.update(1)
@@ -236,14 +220,3 @@ def test_a_terminal_gets_one_line_with_the_name_of_the_run(
     announcer(rank=rank, shown=False).attached()
     line = "warmwatch: run gpt2; in another terminal: warmwatch status gpt2\n"
     assert error.getvalue() == (line if rank == 0 and isinstance(out, _Terminal) else "")
-
-
-def test_a_stream_of_the_program_without_isatty_is_no_error_of_the_agent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    reported: list[str] = []
-    monkeypatch.setattr(_guard, "_sink", lambda where, _error: reported.append(where))
-    monkeypatch.setattr(sys, "stdout", object())
-    monkeypatch.setattr(sys, "stderr", _Terminal())
-    announcer().attached()
-    assert reported == []

@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic_ns
-from typing import Any
 
 import pytest
 
 from support.records import wait_until
 from warmwatch import _guard
 from warmwatch.notify.stack_dumps import StackWriter
-from warmwatch.process import threads
 from warmwatch.process.settings import settings_from
 from warmwatch.process.threads import ActivityWatch, Alarm
 from warmwatch.recorder.descriptors import opened_high
@@ -105,59 +103,6 @@ def test_stacks_of_a_long_activity_are_written_at_growing_intervals(tmp_path: Pa
     )
 
 
-def test_the_thread_ends_after_the_activity(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(threads, "_LONGEST_NAP", 0.01)
-    with watched(tmp_path, after=1000) as one:
-        one.watch.begun()
-        assert not one.watches, "nothing has begun"
-        for _ in range(3):
-            one.begin()
-            assert one.watches
-            one.end()
-            wait_until(lambda: not one.watches)
-    assert one.dumps() == []
-
-
-def test_one_thread_watches_many_short_activities_without_being_woken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started, woken = list[Any](), list[threads.WatchThread]()
-    start = threads.start_new_thread
-
-    def counted_start(*args: Any) -> int:
-        started.append(args)
-        return start(*args)
-
-    monkeypatch.setattr(threads, "start_new_thread", counted_start)
-    monkeypatch.setattr(threads.WatchThread, "wake", lambda thread: woken.append(thread))
-    with watched(tmp_path, after=0.05) as one:
-        for _ in range(100):
-            one.begin()
-            one.end()
-        assert (len(started), woken) == (1, [])
-
-
-def test_an_activity_that_begins_while_the_thread_ends_is_watched(tmp_path: Path) -> None:
-    with watched(tmp_path, after=0.05) as one:
-        for _ in range(50):
-            one.begin()
-            one.end()
-        one.begin()  # one of those before may have been long, where the core was another's
-        wait_until(lambda: {dump.since_ns for dump in one.dumps()} == {one.since})
-
-
-def test_the_file_contains_only_the_last_long_activity(tmp_path: Path) -> None:
-    with watched(tmp_path) as one:
-        one.begin()
-        wait_until(one.dumps)
-        one.begin()
-        second = one.since
-        wait_until(lambda: [dump for dump in one.dumps() if dump.since_ns == second])
-        assert {dump.since_ns for dump in one.dumps()} == {second}
-
-
 @pytest.mark.parametrize("after", [None, 0.01])
 def test_no_stacks_are_written_if_disabled_or_without_a_record(after: float | None) -> None:
     with watched(None, after) as one:
@@ -187,13 +132,6 @@ def test_another_file_in_its_place_neither_blocks_nor_is_followed(
         if reader is not None:
             os.close(reader)
     assert other.read_text() == "another's"
-    assert reported == []
-
-
-def test_a_removed_folder_is_not_an_error(tmp_path: Path, reported: list[str]) -> None:
-    with watched(tmp_path / "gone") as one:
-        one.begin()
-        wait_until(lambda: one.polled > 3)
     assert reported == []
 
 

@@ -68,33 +68,10 @@ def test_the_launcher_s_variables_identify_a_process(
     assert (known.rank, known.local_rank, known.world_size) == (rank, local_rank, world_size)
 
 
-LONG = "x" * 101
-
-
-def test_labels_are_what_the_environment_names_within_bounds() -> None:
-    nodes = {"NODE_NAME": "n1", "SLURMD_NODENAME": "n2", "HOME": "/h"}
-    named = {**SLURM, **nodes, "POD_NAME": "gpt2-0", "SLURM_JOB_PARTITION": "h100"}
-    assert identify(named, run="train").labels == {
-        "slurm_job": "4242",
-        "slurm_partition": "h100",
-        "pod": "gpt2-0",
-        "node": "n1",
-    }
-    for value in ("", LONG, "tr\nain", "caf\u00e9"):
-        assert identify({"POD_NAME": value}, run="train").labels == {}
-
-
 def test_two_tasks_of_skypilot_with_one_script_are_two_runs() -> None:
     """On two clusters, whose Ray numbers both jobs alike."""
     tasks = [{**RAY, "SKYPILOT_TASK_ID": f"sky-2026-10-0{day}_train_{day}-0"} for day in (1, 2)]
     assert [launcher_run(one) for one in tasks] == [one["SKYPILOT_TASK_ID"] for one in tasks]
-
-
-def test_a_batch_script_that_starts_one_process_is_not_a_world_of_all_tasks() -> None:
-    """Slurm sets the number of tasks that the job may have, even if no task was started."""
-    batch = {k: v for k, v in SLURM.items() if not k.startswith("SLURM_STEP")}
-    known = identify({**batch, "SLURM_PROCID": "0"}, run="train")
-    assert (known.rank, known.world_size) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -123,25 +100,6 @@ def test_a_run_is_named_after_its_script_notebook_or_folder(
 def test_without_script_and_folder_a_run_is_named_after_the_language() -> None:
     for directory in ("/", ""):
         assert program_name(["-c"], {}, directory=directory, notebook=None) == "python"
-
-
-@pytest.mark.parametrize(
-    ("environ", "attempt"),
-    [
-        ({}, 0),
-        (TORCHRUN, 2),
-        ({**SLURM, "SLURM_RESTART_COUNT": "1"}, 1),
-        ({**TORCHRUN, "SLURM_RESTART_COUNT": "1"}, 3),
-    ],
-)
-def test_each_restart_is_a_new_attempt_of_the_same_run(
-    environ: dict[str, str], attempt: int
-) -> None:
-    assert identify(environ, run="train").attempt == attempt
-
-
-def test_the_ranks_of_a_ray_job_are_one_launch() -> None:
-    assert identify(RAY, run="w").launch == "ray:02000000"
 
 
 LAUNCHED = """
@@ -232,14 +190,6 @@ def test_a_child_belongs_to_its_trainings_launch_under_slurm_too(
     output = subprocess.check_output(command, env={**os.environ, **environ}, text=True).split()
     assert len(output) == 3
     assert len(set(output)) == 1
-
-
-def test_a_launch_differs_from_a_later_one_and_from_another_container_s() -> None:
-    """A pid alone would not do it: it is given again, and each container has its own."""
-    known = identify({}, run="w").launch
-    started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
-    namespace = Path("/proc/self/ns/pid").stat().st_ino
-    assert known == f"process:{os.getpid()}:{namespace}:{started}"
 
 
 CONTAINER = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc")

@@ -47,16 +47,6 @@ def test_a_sharded_parameter_makes_the_count_unknown() -> None:
     assert counted(torch.optim.SGD([FlatParameter(torch.ones(3))])) is None
 
 
-def test_a_shard_of_fsdp1_is_recognized_by_its_mark() -> None:
-    """Flat or original: its type is ``Parameter``, as every other's."""
-    import torch
-    from torch.distributed.fsdp._common_utils import FSDP_FLATTENED
-
-    shard = torch.nn.Parameter(torch.ones(3))
-    setattr(shard, FSDP_FLATTENED, True)
-    assert counted(torch.optim.SGD([shard])) is None
-
-
 def test_an_unreadable_optimizer_is_a_counted_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
 
-from warmwatch.process import provenance
 from warmwatch.process.provenance import (
-    at_start,
     caches,
     commit_of,
     inductor_cache,
@@ -120,28 +117,6 @@ def test_an_odd_file_in_place_of_a_branch_does_not_block(tmp_path: Path) -> None
         branch.rmdir() if branch.is_dir() else branch.unlink()
     assert commit_of(str(tmp_path / "nowhere" / "train.py")) == ""
     assert commit_of("a\0b") == ""
-
-
-def test_an_unresponsive_disk_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = threading.Event()
-
-    def hangs(_: str) -> str:
-        answers.wait()
-        return HASH
-
-    monkeypatch.setattr(provenance, "commit_of", hangs)
-    monkeypatch.setattr(provenance, "script_path", lambda: "/on/a/server/train.py")
-    try:
-        assert at_start({}, 0.05) == {}
-    finally:
-        answers.set()
-    assert at_start({}, 60.0)["commit"] == HASH
-
-
-def test_a_folder_outside_of_git_is_skipped(tmp_path: Path) -> None:
-    path = work_tree(tmp_path, HASH)
-    (path.parent / ".git").mkdir()
-    assert commit_of(str(path)) == HASH
 
 
 @pytest.mark.parametrize(

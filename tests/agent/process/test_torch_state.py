@@ -58,21 +58,6 @@ def test_no_device_is_read_before_cuda_is_initialized(put: Any) -> None:
     assert torch_state.gpus_in_use() == ()
 
 
-def test_a_process_without_torch_uses_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "torch.cuda", raising=False)
-    monkeypatch.delitem(sys.modules, "torch._C", raising=False)
-    assert torch_state.gpus_in_use() == ()
-
-
-def test_only_devices_with_a_context_are_in_use(put: Any) -> None:
-    put(contexts={1})
-    assert torch_state.gpus_in_use() == ("GPU-71d7ab00-0000-4000-8000-000000000001",)
-    put(contexts={0, 1})
-    assert len(torch_state.gpus_in_use()) == 2
-    put(contexts=set())
-    assert torch_state.gpus_in_use() == ()
-
-
 def test_without_readable_contexts_it_is_the_current_device(put: Any) -> None:
     put(knows_contexts=False)
     assert torch_state.gpus_in_use() == ("GPU-71d7ab00-0000-4000-8000-000000000001",)
@@ -99,24 +84,3 @@ def test_a_process_group_above_the_readers_limit_is_unknown(
     assert torch_state.distributed() == (3, MOST_RANKS)
     sizes["size"] = MOST_RANKS + 1
     assert torch_state.distributed() is None
-
-
-def test_only_versions_of_imported_libraries_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("torch.version", "triton", "torch._inductor.config"):
-        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
-    assert torch_state.versions() == {"cuda": "", "triton": "", "compile_threads": None}
-    modules = {
-        "torch.version": SimpleNamespace(cuda="12.8"),
-        "triton": SimpleNamespace(__version__="3.6.0"),
-        "torch._inductor.config": SimpleNamespace(compile_threads=32),
-    }
-    for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
-    assert torch_state.versions() == {"cuda": "12.8", "triton": "3.6.0", "compile_threads": 32}
-    monkeypatch.setitem(sys.modules, "torch.version", SimpleNamespace(cuda=None))  # type: ignore[arg-type]
-    monkeypatch.setitem(
-        sys.modules,
-        "torch._inductor.config",
-        SimpleNamespace(compile_threads=True),  # type: ignore[arg-type]
-    )
-    assert (torch_state.versions()["cuda"], torch_state.versions()["compile_threads"]) == ("", None)

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from support import slots
-from support.records import holder, wait_until
 from warmwatch.recorder import disk_flusher
 from warmwatch.recorder.disk_flusher import DiskFlusher
-from warmwatch.recorder.files import Files, create
+from warmwatch.recorder.files import create
 from warmwatch.shared import record
 from warmwatch.shared.record import Header, Identity
 
@@ -76,54 +74,3 @@ def test_on_a_disk_counters_are_never_newer_than_the_blocks(
     assert copies.close(60)
     assert max(steps for steps, _ in counters) >= 10
     assert all(steps <= begun for steps, begun in counters), counters
-
-
-def test_creating_a_record_is_retried_after_1_s_2_s_and_so_on_up_to_a_minute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By then it holds everything stored in between, and it is reported once."""
-    now, tries, made = [0.0], [], []
-    monkeypatch.setattr(disk_flusher, "monotonic", lambda: now[0])
-    memory = slot_in_memory()
-
-    def failing() -> Files:
-        tries.append(now[0])
-        if len(tries) < 9:
-            raise OSError("not yet")
-        return create(tmp_path, bytes(memory), RUN, "owner")
-
-    copies = DiskFlusher(memory, failing, made=made.append, failed=print)
-    for second in range(300):
-        now[0] = float(second)
-        record.hot_words(memory)[record.STEPS_INDEX["steps"]] = second
-        assert copies.flush(60)
-        assert (copies.problem is None) == (copies.files is not None)
-    assert tries == [0, 1, 3, 7, 15, 31, 63, 123, 183]
-    assert made == [copies.files]
-    assert copies.files is not None
-    words = (copies.files.folder / record.SLOT).read_bytes()[: record.HOT_END]
-    assert record.hot_words(bytearray(words))[record.STEPS_INDEX["steps"]] == 299
-    assert copies.close(60)
-
-
-def test_the_lock_is_checked_every_few_seconds_without_other_activity(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The training's own code may free it at any time, by closing a descriptor of the slot."""
-    now = [0.0]
-    monkeypatch.setattr(disk_flusher, "monotonic", lambda: now[0])
-    memory = slot_in_memory()
-    copies = DiskFlusher(
-        memory,
-        lambda: create(tmp_path, bytes(memory), RUN, "owner"),
-        made=lambda _: None,
-        failed=print,
-    )
-    assert copies.flush(60)
-    # which opens and closes it; again, if the thread had yet to see that it was woken
-    wait_until(lambda: holder(slots.only(tmp_path)) is None)
-    folder = slots.only(tmp_path)
-    now[0] = 5.1
-    wait_until(lambda: holder(folder) == os.getpid())
-    assert copies.close(60)
-    assert holder(folder) is None

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import threading
 from array import array
 from pathlib import Path
@@ -15,16 +12,14 @@ import pytest
 
 from support import slots
 from support.filesystems import NotHereError, mounted
-from support.records import environment
 from warmwatch.recorder import files as _record_files
 from warmwatch.recorder import writer as _writer
-from warmwatch.recorder.descriptors import line_of
 from warmwatch.recorder.disk_flusher import DiskFlusher
 from warmwatch.recorder.files import Files, create
 from warmwatch.recorder.writer import Writer
 from warmwatch.shared import record
 from warmwatch.shared.record import Header, Identity
-from warmwatch_monitor.model.journal import Ended, Recompile
+from warmwatch_monitor.model.journal import Recompile
 from warmwatch_monitor.sources.records.parsed_journal import parse
 
 HEADER = Header(warm_steps=3, attached_ns=1, attached_epoch_ns=1)
@@ -46,25 +41,6 @@ def opened(place: Path) -> Writer:
     writer = Writer()
     writer.open([str(place)], HEADER, Identity(run="t"), named=True)
     return writer
-
-
-def test_a_name_of_any_length_leaves_room_for_other_lines_and_is_read_by_monitors(
-    place: Path,
-) -> None:
-    writer = opened(place)
-    for kind in ("recompile", "exit"):
-        writer.note(kind, 1, {"name": "A" * 1_000_000, "file": "B" * 1_000_000}, essential=True)
-    assert writer.flush(60)
-    lines = journal(place).splitlines()
-    read = [parse(line) for line in lines]
-    assert [type(entry) for entry in read] == [Recompile, Ended]
-
-
-def test_packed_data_is_written_whole(place: Path) -> None:
-    data = "x" * 48 * 1024
-    line = line_of("cache", 0, {"packed": data, "reason": data})
-    assert json.loads(line)["packed"] == data
-    assert len(json.loads(line)["reason"]) == 4_000
 
 
 def test_a_name_that_is_no_unicode_is_read_by_monitors(place: Path) -> None:
@@ -101,44 +77,6 @@ def test_a_full_journal_takes_only_essential_lines(
 
 def journal(place: Path) -> str:
     return (slots.only(place) / record.JOURNAL).read_text()
-
-
-WORDY = """
-import warmwatch
-from warmwatch.lifecycle import api as _current
-from warmwatch import _guard
-from warmwatch.shared import record
-record.JOURNAL_LIMIT = 1000
-warmwatch.attach(run="t")
-warmwatch.step()
-for _ in range(50):
-    _guard.report("test", ValueError("x" * 100))
-{compiles}
-for _ in range(4):
-    warmwatch.step()
-"""
-COMPILES = """
-ledger = _current.attached.agent.ledger
-ledger.begin("dynamo")
-ledger.end("dynamo")
-"""
-
-
-@pytest.mark.parametrize(("compiles", "warm"), [("", "eager"), (COMPILES, "warm")])
-def test_a_full_journal_still_gets_the_warm_line_and_the_end(
-    memory: Path, compiles: str, warm: str
-) -> None:
-    subprocess.run(
-        [sys.executable, "-c", WORDY.format(compiles=compiles)],
-        env=environment(WARMWATCH_DIR=str(memory)),
-        check=True,
-    )
-    folder = slots.only(memory)
-    reported = [event["event"] for event in slots.events(folder)]
-    assert reported[-2:] == [warm, "exit"]
-    counts = slots.read(folder).compile
-    assert counts.agent_errors == 50
-    assert counts.journal_dropped >= 50 - reported.count("error") > 0
 
 
 def test_a_journal_may_use_a_64th_of_the_free_space_of_its_filesystem() -> None:

@@ -15,8 +15,7 @@ import pytest
 
 from support import slots
 from support.filesystems import NotHereError, full, mounted
-from support.records import holder, wait_until
-from warmwatch.recorder import disk_flusher
+from support.records import wait_until
 from warmwatch.recorder import writer as _writer
 from warmwatch.recorder.writer import Writer
 from warmwatch.shared import record
@@ -116,35 +115,6 @@ def test_one_thread_copies_a_record_on_a_disk_even_if_a_signal_handler_raises(
 def threads() -> set[str]:
     """By their numbers: those of another test may be about to end."""
     return {one.name for one in Path("/proc/self/task").iterdir()}
-
-
-RARE = {
-    "a fact": lambda writer: writer.publish(array("Q", bytes(8 * record.COMPILE_WORDS))),
-    "a line": lambda writer: writer.note("step", 1, {}),
-    "a name": lambda writer: writer.set_identity(Identity(run="other")),
-}
-
-
-@pytest.mark.parametrize("kind", ["memory", "disk"])
-@pytest.mark.parametrize("rare", RARE)
-def test_a_lock_that_the_training_freed_is_taken_again_at_the_next_rare_write(
-    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, rare: str
-) -> None:
-    place = memory
-    if kind == "disk":
-        place = tmp_path
-        monkeypatch.setattr(_writer, "in_memory", lambda _: False)
-        monkeypatch.setattr(disk_flusher, "_LOCK_INTERVAL", 1e9)  # and at no other time
-    writer = Writer()
-    writer.open([str(place)], HEADER, Identity(run="t"), named=True)
-    assert writer.flush(60)
-    # which opens and closes it; again, if the thread had yet to see that it was woken
-    wait_until(lambda: holder(slots.only(place)) is None)
-    folder = slots.only(place)
-    RARE[rare](writer)
-    wait_until(lambda: holder(folder) == os.getpid())
-    writer.close()
-    assert holder(folder) is None
 
 
 def created_in(*directories: Path) -> Path | None:

@@ -375,15 +375,6 @@ def test_no_mark_is_advised_for_a_tensor_from_before_a_graph_break() -> None:
     assert "mark" not in said
 
 
-def test_another_tensor_class_needs_one_type_not_one_object() -> None:
-    said = advice(
-        "object_identity",
-        reason="0/0: expected type of 'x' to be a tensor type, ' but found <class '__main__.Mine'>",
-    )
-    assert said is not None
-    assert "one type" in said
-
-
 def test_a_remedy_names_the_environment_variable_that_sets_it() -> None:
     """The setting may come from it, and needs no edit with it."""
     assert "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_SHAPES=0" in str(

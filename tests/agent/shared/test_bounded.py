@@ -14,19 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from warmwatch.shared.bounded import Bounded, OfObjects
+from warmwatch.shared.bounded import OfObjects
 
 
 class Object:
     pass
-
-
-def test_a_bounded_dictionary_drops_the_oldest() -> None:
-    known = Bounded[int, str](3)
-    for number in range(10):
-        known[number] = "x"
-    known[8] = "y"
-    assert dict(known) == {7: "x", 8: "y", 9: "x"}
 
 
 def test_the_value_of_an_object_ends_with_the_object() -> None:

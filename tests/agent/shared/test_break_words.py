@@ -12,32 +12,6 @@ from warmwatch.shared.breaks import break_remedy, break_remedy_for, plain_break
 ANY = "Run this line outside of the compiled function, and pass its result."
 
 
-@pytest.mark.parametrize(
-    ("reason", "start"),
-    [
-        ("Failed to trace builtin operator print", "Take the printing out"),
-        ("call to a fingerprint() that C code has", ANY),
-        ("Attempted to call function print_stats", ANY),
-        ("logging.Logger method not supported", "Take the logging out"),
-        ("cataloging of items", ANY),
-        ("call_method NumpyNdarrayVariable() tolist2", "Use a torch function"),
-        ("`ndarray.x()` is not modelled in `torch._numpy`", "Use a torch function"),
-        ("Tensor.tolist with a size that is not known", "Keep the number a tensor"),
-        ("compile_subgraph with block_depth != 0", ANY),
-        ("call to torch._dynamo.graph_break()", "The program requests this break"),
-        ("skip function graph_break in file decorators.py", "The program requests this break"),
-        ("skip function opened in file contextlib.py", "Enter the context manager"),
-        ("BEFORE_WITH UserDefinedObjectVariable(RLock)", "Enter the context manager"),
-        ("Graph break due to unsupported builtin time.time", ANY),
-        ("Unsupported method call `__getattribute__`", "Write super().__getattribute__(name)"),
-        ("Unsupported method call `__getattribute__2`", ANY),
-        ("unimplemented builtin op on tensor arguments", "Compute it outside of the compiled"),
-    ],
-)
-def test_a_sign_is_a_whole_word(reason: str, start: str) -> None:
-    assert str(break_remedy(reason, None, library=False)).startswith(start)
-
-
 def test_no_setting_is_the_remedy_for_a_batch_norm_without_momentum() -> None:
     of = {"hint": None, "name": "forward", "library": True, "caller": "train.py:9"}
     value = SimpleNamespace(reason="Unsupported Tensor.item() call", file="batchnorm.py", **of)

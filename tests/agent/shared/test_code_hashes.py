@@ -49,23 +49,11 @@ SAME: dict[str, Callable[[str], str]] = {
     "lines": lambda source: "\n\n\n" + source.replace(":\n", ":  # why\n\n"),
     "a text": lambda source: source.replace("patient 7", "patient 8"),
 }
-OTHER: dict[str, Callable[[str], str]] = {
-    "a number": lambda source: source.replace("0.5", "0.25"),
-    "an operator": lambda source: source.replace("x * scale", "x + scale"),
-    "a name": lambda source: source.replace("self.names", "self.words"),
-    "an argument": lambda source: source.replace("self, x", "self, x, y=None"),
-    "what is in it": lambda source: source.replace("one for one in x if", "x for one in x if"),
-}
 
 
 @pytest.mark.parametrize("change", SAME)
 def test_line_numbers_comments_and_strings_do_not_change_the_hash(change: str) -> None:
     assert of_code(code_of(SAME[change](FORWARD))) == of_code(code_of(FORWARD))
-
-
-@pytest.mark.parametrize("change", OTHER)
-def test_changed_code_changes_the_hash(change: str) -> None:
-    assert of_code(code_of(OTHER[change](FORWARD))) != of_code(code_of(FORWARD))
 
 
 def test_different_settings_have_different_hashes_without_any_repr() -> None:

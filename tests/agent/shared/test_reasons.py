@@ -136,22 +136,6 @@ def test_an_event_has_its_phase(event: str, phase: str) -> None:
     assert PHASES[position] == phase
 
 
-def test_a_multi_line_reason_stays_together_after_a_specific_one() -> None:
-    """As in PyTorch's text with the user's stack: its lines are not separate reasons."""
-    other_mode = "0/1: GLOBAL_STATE changed: grad_mode \nUser stack trace:\n  File 'a.py', line 1"
-    telling = "0/0: lr == 0.1  # sgd.py:1\nUser stack trace:\n    with torch.autocast('cpu'):"
-    one_string = "0/3: GLOBAL_STATE changed: grad_mode \n0/2: lr == 0.3"
-    found = most_specific_first([other_mode, telling, one_string])
-    assert found == "\n".join(
-        [telling, "0/2: lr == 0.3", other_mode, "0/3: GLOBAL_STATE changed: grad_mode"]
-    )
-
-
-@pytest.mark.parametrize("event", ["gc", "an event of a PyTorch to come"])
-def test_an_unknown_event_takes_the_phase_around_it(event: str) -> None:
-    assert phase_of(event) is None
-
-
 @pytest.mark.parametrize("reason", ["len(L['names']) == 3", "0/1: len(d) == 2  # for x in d"])
 def test_a_changed_length_is_not_categorized_as_a_changed_number(reason: str) -> None:
     words = advice("python_value", "forward", reason)

@@ -11,7 +11,7 @@ import pytest
 
 from support.ranks import Rank
 from warmwatch.shared.record import COMPILE_WORDS, STEPS_INDEX, blank, hot_words
-from warmwatch.steps.attribution import LeftOut, is_long
+from warmwatch.steps.attribution import LeftOut
 from warmwatch.steps.batches import Behind, make_batches
 
 MINUTE = 60 * 10**9
@@ -42,30 +42,6 @@ def test_a_slightly_longer_step_is_not_reported(seconds: float) -> None:
     assert long_steps(stepped(warm(), seconds, 0.5)) == []
 
 
-def test_a_slow_step_records_how_often_the_allocator_ran_out_of_memory() -> None:
-    rank = warm()
-    rank.pytorch.bytes = (1, 2, 3, 4, 0)
-    assert stepped(rank, 0.5, 0.7).slot().compile.allocator_retries == 0, "not read again"
-    assert stepped(rank, 0.8).slot().compile.allocator_retries == 1, "1 + none"
-    rank.pytorch.bytes = (1, 2, 3, 4, 5)
-    counts = stepped(rank, 0.8).slot().compile
-    assert (counts.allocator_retries, counts.memory, counts.memory_ns) == (
-        6,
-        (1, 2, 3, 4),
-        rank.now,
-    )
-
-
-def test_no_step_is_lost_if_regular_steps_alternate_with_others_of_one_length() -> None:
-    rank = stepped(warm(), 0.9, *[0.5] * 3)
-    rank.ledger.begin("dynamo")
-    rank.ledger.end("dynamo")
-    slot = stepped(rank, *[0.5] * 10).slot()
-    assert slot.steps.steps == 34
-    assert sum(slot.clean_bins) == 32, "all but the first step and the one that recompiled"
-    assert len([ns for ns in slot.recent if ns]) == 34
-
-
 def test_reads_of_memory_end_in_a_training_that_remains_slow() -> None:
     rank = warm()
     rank.pytorch.bytes = (1, 2, 3, 4, 0)
@@ -79,43 +55,6 @@ def test_a_long_step_is_reported_with_its_number_and_the_usual_length() -> None:
     assert (one["n"], one["seconds"]) == (21, 41)
     assert one["usual"] == pytest.approx(0.5, rel=0.03)
     assert one["left_out"] == 0
-
-
-def test_a_long_step_after_an_equally_long_one_is_reported_too() -> None:
-    assert [one["n"] for one in long_steps(stepped(warm(), 41, 41, 41, 0.5))] == [21, 22, 23]
-
-
-def test_in_a_training_that_has_become_slower_the_slow_steps_are_the_usual_ones() -> None:
-    rank = stepped(warm(), *[0.5] * 200, *[2.5] * 70)
-    reported_before = len(long_steps(rank))
-    assert reported_before < 40, "until half of the last steps are slow"
-    assert len(long_steps(stepped(rank, *[2.6] * 20))) == reported_before
-    (*_, one) = long_steps(stepped(rank, 41, 2.5))
-    assert (one["seconds"], one["usual"]) == (41, pytest.approx(2.5, rel=0.05))
-
-
-def test_a_long_step_among_short_ones_is_reported_if_noticeable() -> None:
-    rank = Rank()
-    stepped(rank, *[0.01] * 20)
-    assert long_steps(stepped(rank, 0.9, 0.01)) == []
-    assert [one["n"] for one in long_steps(stepped(rank, 1.1))] == [23]
-
-
-def test_a_step_with_compile_activity_is_never_called_long() -> None:
-    rank = warm()
-    rank.ledger.begin("dynamo")
-    rank.wait(30)
-    rank.ledger.end("dynamo")
-    assert long_steps(stepped(rank, 11, 0.5, 0.5, 0.5, 0.5)) == []
-
-
-def test_no_step_is_long_before_the_usual_length_is_known() -> None:
-    assert long_steps(stepped(Rank(), 0.5, 0.5, 0.5, 0.5, 41, 0.5)) == []
-
-
-def test_the_usual_length_follows_steps_that_get_shorter() -> None:
-    rank = stepped(Rank(), *[10] * 12, *[0.5] * 30)
-    assert [one["n"] for one in long_steps(stepped(rank, 21))] == [43]
 
 
 def test_pauses_within_the_step_are_reported() -> None:
@@ -144,10 +83,6 @@ def test_frequent_lines_are_limited_and_count_the_omitted_ones() -> None:
     later = [left_out.before((100 + n) * MINUTE) for n in range(30)]
     assert [n for n, one in enumerate(later) if one is not None] == [14, 29]
     assert later[14] == later[29] == 14
-
-
-def test_without_a_usual_length_no_step_is_long() -> None:
-    assert not is_long(10**12, 0)
 
 
 class _Clock:
