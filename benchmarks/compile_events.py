@@ -19,7 +19,7 @@ from statistics import median
 from benchmarks.figure import Figure
 
 PAIRS, LIMIT_US = 5, 60
-FILES_LIMITS = {"outermost": 21, "change": 8, "same": 6}
+FILES_LIMITS = {"outermost": 19, "change": 8, "same": 6}
 CODE = """
 import json, os, sys, time
 if sys.argv[1] == "with": import warmwatch.auto

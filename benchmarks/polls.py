@@ -15,6 +15,7 @@ import fcntl
 import json
 import mmap
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,11 +25,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 CASES = (("1", "rest"), ("1", "steps"), ("8", "rest"), ("8", "steps"))
 PERIOD_NS, STEP_NS = 10**8, 2 * 10**7
 ROUNDS, POLLS = 15, 40
+OURS = re.compile("/(agent/warmwatch|monitor/warmwatch_monitor)/")
+FILES = "files of ours in a poll with its answers"
 # without the look at unattached processes, which takes as long as this machine has processes
 TIMES_A_SECOND = {"records": 10, "publish": 10, "host": 1, "/metrics": 1}
 
@@ -48,8 +52,8 @@ def measure() -> Iterator[Any]:
         what = f"polls: {ranks} ranks, {mode}"
         for part in (*measured[0].least, "a second"):
             took = [one.microseconds(part) for one in measured]
-            yield Figure(name=f"{what}: {part}, us", value=took[0])
-            if other:
+            yield Figure(name=f"{what}: {part}{'' if part == FILES else ', us'}", value=took[0])
+            if other and part != FILES:
                 detail = f"{took[0]:.0f} over {took[1]:.0f} us"
                 yield Figure(name=f"{what}: {part}, ratio", value=took[0] / took[1], detail=detail)
 
@@ -186,6 +190,21 @@ class _Daemon:
         raise AssertionError("the application waits")
 
 
+def _entered(call: Callable[[], None]) -> set[str]:
+    """The files of our packages of which a function ran."""
+    files = set[str]()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        name = frame.f_code.co_filename
+        if event == "call" and frame.f_code.co_name != "<module>" and OURS.search(name):
+            files.add(name)
+
+    sys.setprofile(count)
+    call()
+    sys.setprofile(None)
+    return files
+
+
 def _work(place: Path, ranks: int, mode: str) -> None:
     """Poll a round for each line on stdin, and print the mean of each part in microseconds."""
     os.environ |= {"WARMWATCH_DIR": str(place / "records"), "WARMWATCH_STATE": str(place / "state")}
@@ -213,13 +232,15 @@ def _work(place: Path, ranks: int, mode: str) -> None:
             if follower is not None:
                 poller.follow(follower.take)
         daemon = _Daemon(poller, application(poller.latest, "0", recent, history), tick)
-        for _ in range(30):
+        for _ in range(29):
             daemon.poll()
+        files = len(_entered(daemon.poll))
         for _ in sys.stdin:
             daemon.spent.clear()
             for _ in range(POLLS):
                 daemon.poll()
-            print(json.dumps({k: sum(v) / len(v) for k, v in daemon.spent.items()}), flush=True)
+            means = {k: sum(v) / len(v) for k, v in daemon.spent.items()}
+            print(json.dumps({**means, FILES: files}), flush=True)
 
     command._serve = serve  # type: ignore[assignment]
     options = ["--address", "127.0.0.1:0", "--interval", "0.1", "--gpu-interval", "off"]

@@ -204,9 +204,9 @@ def test_the_gpus_in_use_are_named_once_cuda_is_initialized(records: Path) -> No
     result_of(
         records,
         """
-import warmwatch.recorder.own_record
+import warmwatch.recorder.writer
 devices = []
-warmwatch.recorder.own_record.gpus_in_use = lambda: tuple(devices)
+warmwatch.recorder.writer.gpus_in_use = lambda: tuple(devices)
 model = make()
 compiled = torch.compile(model, backend="eager")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

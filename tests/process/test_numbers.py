@@ -26,9 +26,8 @@ from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch_monitor.commands.check.baseline import measured
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.report.goodput import LATER
-from warmwatch_monitor.commands.terminal.functions import functions
 from warmwatch_monitor.commands.terminal.reasons import reasons
-from warmwatch_monitor.commands.terminal.table import rows
+from warmwatch_monitor.commands.terminal.table import functions, rows
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
 from warmwatch_monitor.sources.records.source import RecordsSource

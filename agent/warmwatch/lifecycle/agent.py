@@ -23,7 +23,7 @@ from warmwatch.process.ending import End, on_child_exit, on_main_thread_exceptio
 from warmwatch.process.process_tree import child_name, is_data_worker, is_preparing
 from warmwatch.process.settings import Settings, plain_name
 from warmwatch.process.torch_state import Parameters, has_peers
-from warmwatch.recorder.own_record import OwnRecord
+from warmwatch.recorder.writer import OwnRecord
 from warmwatch.steps.batches import make_batches
 from warmwatch.steps.steps import make_steps
 

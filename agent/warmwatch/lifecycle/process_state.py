@@ -19,7 +19,7 @@ from warmwatch.shared.record.workers_file import Entry
 
 if TYPE_CHECKING:
     from warmwatch.hooks.installation import Hooks
-    from warmwatch.recorder.own_record import OwnRecord
+    from warmwatch.recorder.writer import OwnRecord
 
 _QUIET_GAPS = 2  # equal to ``verdict.QUIET_GAPS``; importing verdict takes a tenth of the import
 

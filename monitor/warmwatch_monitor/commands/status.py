@@ -27,8 +27,7 @@ from warmwatch_monitor.client.answers import (
 from warmwatch_monitor.client.choice import only, why_incomplete
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.client.history_writer import HistoryWriter
-from warmwatch_monitor.commands.terminal.functions import functions
-from warmwatch_monitor.commands.terminal.table import lines, wrapped
+from warmwatch_monitor.commands.terminal.table import functions, lines, wrapped
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.amounts import few
 from warmwatch_monitor.output.console import (

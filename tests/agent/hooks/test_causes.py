@@ -14,7 +14,7 @@ import pytest
 
 from support.torch_versions import TORCH
 from warmwatch.hooks.dynamo import events, recompile_reasons
-from warmwatch.hooks.dynamo.instances import Instances
+from warmwatch.hooks.dynamo.targets import Instances
 from warmwatch.hooks.points import Fact, Listener
 from warmwatch.hooks.redaction import recompile as redacted
 from warmwatch.shared.advice import advice

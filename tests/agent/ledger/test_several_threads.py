@@ -17,8 +17,8 @@ from support.ranks import K, Rank
 from warmwatch.ledger.activities import Activities
 from warmwatch.ledger.counters import PytorchState
 from warmwatch.process.settings import Settings
-from warmwatch.recorder import own_record
-from warmwatch.recorder.own_record import OwnRecord
+from warmwatch.recorder import writer
+from warmwatch.recorder.writer import OwnRecord
 from warmwatch.shared import record
 from warmwatch.shared.states import State
 from warmwatch.steps import steps as _steps
@@ -246,7 +246,7 @@ def test_facts_recorded_by_another_thread_survive_a_refresh_of_the_identity(
         return {"torch": "2.6.0"}
 
     own.open((), ())
-    monkeypatch.setattr(own_record, "versions", slow)
+    monkeypatch.setattr(writer, "versions", slow)
     own.note("warm", 2, {})
     identity = own.image().identity
     assert (identity.flops_counted, identity.torch) == (466_944, "2.6.0")

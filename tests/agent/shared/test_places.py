@@ -15,8 +15,8 @@ import pytest
 
 from support.records import environment
 from warmwatch.process.settings import Settings
-from warmwatch.recorder.own_record import OwnRecord
 from warmwatch.recorder.worker_entry import folder_of_parent
+from warmwatch.recorder.writer import OwnRecord
 from warmwatch.shared import places
 
 NOBODY = 65534

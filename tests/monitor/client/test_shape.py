@@ -17,7 +17,7 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.client.daemon import decoded
 from warmwatch_monitor.commands.status import exit_code, picture
-from warmwatch_monitor.commands.terminal.functions import functions
+from warmwatch_monitor.commands.terminal.table import functions
 from warmwatch_monitor.commands.top.chart import Window
 from warmwatch_monitor.commands.top.detail import PANES, Shown, detail
 from warmwatch_monitor.commands.top.history import History

@@ -17,8 +17,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from warmwatch.hooks.dynamo.fallbacks import note_limit
-from warmwatch.hooks.dynamo.instances import owner_of
-from warmwatch.hooks.dynamo.targets import compiled_there
+from warmwatch.hooks.dynamo.targets import compiled_there, owner_of
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, untraced
 from warmwatch.shared.user_code import is_library, of_value
 from warmwatch.shared.values import MOST_OPTIONS

@@ -31,8 +31,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from warmwatch._guard import quietly, report
-from warmwatch.hooks.dynamo.instances import AROUND, INSTANCES
-from warmwatch.hooks.dynamo.targets import BACKWARD, target
+from warmwatch.hooks.dynamo.targets import AROUND, BACKWARD, INSTANCES, target
 from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up, skip_frames
 from warmwatch.shared import fallbacks
 from warmwatch.shared.bounded import MOST_THREADS, Bounded

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from warmwatch._guard import quietly
 from warmwatch.hooks.dynamo.guard_tree import Reader, own_attribute
-from warmwatch.hooks.dynamo.instances import INSTANCES, owners
+from warmwatch.hooks.dynamo.targets import INSTANCES, owners
 from warmwatch.hooks.dynamo.variants import tensors_in
 from warmwatch.hooks.last_batch import ragged_last_batch
 from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up, untraced

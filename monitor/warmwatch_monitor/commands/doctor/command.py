@@ -31,9 +31,8 @@ from warmwatch_monitor.commands.doctor.checks import (
     surroundings,
     variables,
 )
-from warmwatch_monitor.commands.doctor.compile_host import compile_host
 from warmwatch_monitor.commands.doctor.hook_checks import hooks
-from warmwatch_monitor.commands.doctor.host_checks import compiling
+from warmwatch_monitor.commands.doctor.host_checks import compile_host, compiling
 from warmwatch_monitor.commands.terminal.table import wrapped
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import is_terminal, plain, say, width

@@ -9,9 +9,8 @@ from rich.style import Style
 from rich.text import Text
 
 from warmwatch.shared.phrases import duration, place, took
-from warmwatch_monitor.commands.terminal.functions import functions
 from warmwatch_monitor.commands.terminal.reasons import reasons
-from warmwatch_monitor.commands.terminal.table import wrapped
+from warmwatch_monitor.commands.terminal.table import functions, wrapped
 from warmwatch_monitor.commands.top.chart import Series, Window, axis, chart
 from warmwatch_monitor.commands.top.history import History
 from warmwatch_monitor.commands.top.listing import Entry

@@ -3,6 +3,8 @@
 One task serves thousands of requests that wait for a state. They are answered a few at a time, with
 a pause after each new answer, so that other requests get their turn. A disconnected client is
 dropped, and nothing is made for it.
+
+The parameters of requests are declared once: for the check of a request, and for ``/docs``.
 """
 
 from __future__ import annotations
@@ -11,24 +13,31 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Annotated, NamedTuple, TypeVar, cast
+from urllib.parse import parse_qsl
 
-from msgspec import to_builtins
+import msgspec
+from msgspec import Meta, Struct, to_builtins
 from starlette.types import Receive
 
 from warmwatch.shared.states import ENDED
 from warmwatch_monitor import metrics as series
 from warmwatch_monitor.base.errors import UnknownRunError, UnreadRunError
+from warmwatch_monitor.last_hour.ring import SECONDS
 from warmwatch_monitor.model import Snapshot, incomplete
+from warmwatch_monitor.model.budgets import LONGEST_RUN
 from warmwatch_monitor.server.api.cached import Body, SnapshotCache, json_body
 from warmwatch_monitor.status.document import chosen, reached, status
 from warmwatch_monitor.status.goals import (
     END_GOALS,
+    GOALS,
     LONGEST_WAIT_SECONDS,
+    USUAL_WAIT_SECONDS,
     is_about,
     is_reached,
     reduced,
 )
+from warmwatch_monitor.status.schema.events import KINDS
 from warmwatch_monitor.status.schema.status import Status
 
 POLL_SECONDS = 0.05
@@ -370,3 +379,101 @@ def readiness(snapshot: Snapshot) -> tuple[int, str]:
     if publisher is not None and not publisher.up:  # details need access
         return 503, "not all of the data is published; see /status\n"
     return 200, "ready\n"
+
+
+_MOST = 16  # of one request: parsing thousands would block the event loop
+_ANY_KIND = f"({'|'.join(KINDS)})"
+
+Run = Annotated[str, Meta(max_length=LONGEST_RUN)]
+_END = r"$(?!\n)"  # in Python `$` also matches before a line feed at the end
+Goal = Annotated[str, Meta(pattern=f"^({'|'.join(GOALS)}){_END}")]
+
+
+class NoParameters(Struct):
+    """For a path without parameters."""
+
+
+class StatusParameters(Struct):
+    run: Annotated[
+        Run | None,
+        Meta(
+            description="Only the run of this name. `NAME@USER` is that user's run. A name without "
+            "a user is the run that is shown under it, or else the runs of all users with that "
+            "name."
+        ),
+    ] = None
+    wait: Annotated[
+        Goal | None,
+        Meta(
+            description="Answer when this state is reached, when the requested runs have ended, or "
+            "at the timeout. The status code is then always 200, and the key `reached` is true if "
+            "the state was reached. `warm`: every living rank is warm, or the runs finished after "
+            "they had been warm. `settled`: warm, and no living rank's speed still changes. "
+            "`ended`: no rank lives. A run that had ended before the request counts for the ends: "
+            "`ended`, `finished`, `failed` and `lost`. For other states it counts if it began "
+            "within the last 10 s before the request; else the daemon waits for a new run.",
+            extra_json_schema={"enum": list(GOALS)},
+        ),
+    ] = None
+    timeout: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=LONGEST_WAIT_SECONDS,
+            description="With `wait`: answer after this many seconds at the latest.",
+        ),
+    ] = USUAL_WAIT_SECONDS
+
+
+class EventsParameters(Struct):
+    run: Annotated[
+        Run | None,
+        Meta(
+            description="Only events of this run, and of data sources. The run may begin later. "
+            "Names as in `/status`."
+        ),
+    ] = None
+    kinds: Annotated[
+        str,
+        Meta(
+            pattern=f"^({_ANY_KIND}(,{_ANY_KIND})*)?{_END}",
+            description="Only events of these kinds, separated by commas. The first event, `reset` "
+            "and `stopping` always come.",
+        ),
+    ] = ""
+    samples: Annotated[
+        bool,
+        Meta(
+            description="With `true`, also an event `sample` each second, without an id: the "
+            "current figures."
+        ),
+    ] = False
+
+
+class HistoryParameters(Struct, frozen=True):
+    seconds: Annotated[
+        int, Meta(ge=1, le=SECONDS, description="The number of seconds before now.")
+    ] = SECONDS
+    run: Annotated[
+        Run | None,
+        Meta(description="Only the ranks of this run, by its name in `/status`."),
+    ] = None
+    points: Annotated[int, Meta(ge=1, le=SECONDS, description="The most values in a column.")] = (
+        SECONDS
+    )
+
+
+class InvalidError(Exception):
+    """A parameter is invalid; the message names it."""
+
+
+P = TypeVar("P", bound=Struct)
+
+
+def parsed(query: bytes, type: type[P]) -> P:
+    """The parameters of a query string; of one that is repeated, the last. Raises InvalidError."""
+    try:
+        given = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MOST)
+        return msgspec.convert(dict(given), type, strict=False)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise InvalidError(f"invalid parameter: {error}") from None

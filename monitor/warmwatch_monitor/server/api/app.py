@@ -24,27 +24,24 @@ from warmwatch_monitor.server.api import cached, openapi
 from warmwatch_monitor.server.api.answers import (
     RETRY,
     Answers,
+    EventsParameters,
     GoneError,
+    HistoryParameters,
+    InvalidError,
     OnRequest,
+    StatusParameters,
     StoppingError,
     disconnected,
     health,
     ignore,
+    parsed,
     readiness,
     status_of,
 )
 from warmwatch_monitor.server.api.cached import Body, json_body, json_body_of_many
 from warmwatch_monitor.server.api.changes import Recent, Wanted
-from warmwatch_monitor.server.api.events import Events
+from warmwatch_monitor.server.api.events import Events, sample
 from warmwatch_monitor.server.api.openapi import document
-from warmwatch_monitor.server.api.parameters import (
-    EventsParameters,
-    HistoryParameters,
-    InvalidError,
-    StatusParameters,
-    parsed,
-)
-from warmwatch_monitor.server.api.sample import sample
 
 _NO_PATH = (
     "no such path; the paths are /, /status, /metrics, /events, /history, /-/healthy, /-/ready and "

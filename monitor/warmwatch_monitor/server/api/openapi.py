@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from warmwatch_monitor.server.api.parameters import (
+from warmwatch_monitor.server.api.answers import (
     EventsParameters,
     HistoryParameters,
     NoParameters,

@@ -11,8 +11,13 @@ import pytest
 from support.filesystems import NotHereError, mounted
 from support.values import replace
 from warmwatch_monitor.commands.doctor.checks import Finding, Mark
-from warmwatch_monitor.commands.doctor.compile_host import CachePlace, CompileHost, compile_host
-from warmwatch_monitor.commands.doctor.host_checks import compiling, judged
+from warmwatch_monitor.commands.doctor.host_checks import (
+    CachePlace,
+    CompileHost,
+    compile_host,
+    compiling,
+    judged,
+)
 
 GIB = 2**30
 CACHE = CachePlace(

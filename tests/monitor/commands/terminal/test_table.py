@@ -18,9 +18,8 @@ from support.records import compiling, environment, held, warm, write_record
 from support.values import replace
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.choice import only
-from warmwatch_monitor.commands.terminal.functions import functions
 from warmwatch_monitor.commands.terminal.reasons import reasons
-from warmwatch_monitor.commands.terminal.table import lines, row
+from warmwatch_monitor.commands.terminal.table import functions, lines, row
 from warmwatch_monitor.model import Compilation, FunctionCost, GraphBreak, RankView
 from warmwatch_monitor.output.summary import STYLES, overview
 from warmwatch_monitor.status.words.conditions import conditions

@@ -16,7 +16,7 @@ from support.values import replace
 from warmwatch_monitor.last_hour.ring import LastHour, columns
 from warmwatch_monitor.server.api import cached as bodies
 from warmwatch_monitor.server.api.app import Api
-from warmwatch_monitor.server.api.sample import sample
+from warmwatch_monitor.server.api.events import sample
 
 STATES = b.in_every_state()
 
