@@ -131,6 +131,19 @@ def test_an_exception_is_recorded_while_a_thread_keeps_the_process_alive(
             process.kill()
 
 
+def test_the_end_is_recorded_before_handlers_that_are_registered_later(records: Path) -> None:
+    """As Inductor's, which waits for its workers when Python exits."""
+    script = records.parent / "train.py"
+    script.write_text(f"{STEP}import atexit; atexit.register(signal.pause)")
+    with subprocess.Popen([sys.executable, str(script)], env=environment(records)) as process:
+        try:
+            wait_until(lambda: any(records.rglob("slot")))
+            folder = slots.only(records)
+            wait_until(lambda: record.ENDS[slots.read(folder).compile.end_code] == "finished")
+        finally:
+            process.kill()
+
+
 def test_a_record_that_opens_after_the_main_thread_has_ended_has_no_error(records: Path) -> None:
     script = records.parent / "train.py"
     script.write_text(

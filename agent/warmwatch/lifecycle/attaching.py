@@ -6,7 +6,6 @@ Before PyTorch imports Dynamo, an attached process has only its settings and an 
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from warmwatch import _guard
 from warmwatch.hooks.installation import ImportWatch
 from warmwatch.process import process_tree
-from warmwatch.process.ending import End, current_end
+from warmwatch.process.ending import End, current_end, on_exit
 from warmwatch.process.settings import Settings, checked, settings_from
 from warmwatch.recorder import exit_status
 
@@ -199,7 +198,7 @@ def _register() -> None:
     if _registered:
         return
     _registered = True
-    atexit.register(_exit)
+    on_exit(_exit)
     process_tree.watch_forks(_forked)
 
 

@@ -6,6 +6,7 @@ traceback stays as it is. For the status of ``sys.exit``, see ``recorder/exit_st
 
 from __future__ import annotations
 
+import atexit
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -44,6 +45,28 @@ def current_end() -> End:
     return end_of(leaving, None if interactive else getattr(sys, "last_value", None))
 
 
+def on_exit(finish: Callable[[], None]) -> None:
+    """Call ``finish`` once Python has waited for other threads, as the first of all exit handlers.
+
+    The last one that is registered is called first. Inductor registers one when it first compiles,
+    which waits up to 5 s for its compile workers.
+    """
+    atexit.register(finish)
+    _before_threads_end(_register_again, finish)
+
+
+def _register_again(finish: Callable[[], None]) -> None:
+    atexit.unregister(finish)
+    atexit.register(finish)
+
+
+def _before_threads_end(call: Callable[..., None], finish: Callable[..., None]) -> None:
+    # private, of Python 3.9 and newer: without it, the end is recorded later
+    if register := getattr(threading, "_register_atexit", None):
+        with suppress(RuntimeError):  # a thread opens the record after the main one has ended
+            register(call, finish)
+
+
 def on_main_thread_exception(finish: Callable[[End], None]) -> None:
     """Call ``finish`` if an exception ends the main thread, before Python waits for other threads.
 
@@ -51,10 +74,7 @@ def on_main_thread_exception(finish: Callable[[End], None]) -> None:
     to a disk that hangs, would hide the exception while other ranks wait for this one. After a
     Ctrl-C, threads of Inductor go on compiling kernels that nobody needs any more.
     """
-    # private, of Python 3.9 and newer: without it, the exception is recorded at the exit
-    if register := getattr(threading, "_register_atexit", None):
-        with suppress(RuntimeError):  # a thread opens the record after the main one has ended
-            register(_finish_raised, finish)
+    _before_threads_end(_finish_raised, finish)
 
 
 def _finish_raised(finish: Callable[[End], None]) -> None:
