@@ -55,9 +55,11 @@ for _ in range(6000):
 os.kill(os.getpid(), 9)
 """
 
-# its compile workers are processes of Inductor
+# its compile workers are processes of Inductor; it may hang in a collective before its first step
 COMPILED_IN_RANK_1 = """
+torch.distributed.init_process_group("gloo")
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+assert os.listdir(os.environ["WARMWATCH_DIR"]), "a rank has no record"
 train(torch.compile(model) if os.environ["RANK"] == "1" else model, o, 5)
 """
 

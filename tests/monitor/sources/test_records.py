@@ -236,7 +236,19 @@ def test_a_failed_rank_remains_as_long_as_its_launcher_may_start_it_again(
         write_record(tmp_path, ending("finished", 880, rank=0, run="done", **by), name="done")
         shell = by | {"launcher": "env"}  # what started it lives on
         write_record(tmp_path, ending("failed", 880, rank=0, run="shell", **shell), name="shell")
-        assert len(source.read().records) == 4
+        other = by | {"launch": "parent:1:2:3"}  # of another pid namespace
+        write_record(tmp_path, ending("failed", 880, rank=0, run="pod", **other), name="pod")
+        records = source.read().records
+        assert {
+            (one.slot.identity.run, one.slot.identity.attempt): one.restart_possible
+            for one in records
+        } == {
+            ("gpt2", 0): True,
+            ("gpt2", 1): True,
+            ("pod", 0): True,
+            ("done", 0): False,
+            ("shell", 0): False,
+        }
         for _ in range(2):
             hands.turn(600)
             source.read()  # the next poll takes the earlier attempt out
