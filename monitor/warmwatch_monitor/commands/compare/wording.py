@@ -139,8 +139,8 @@ _NOT_CLAIMED = {
     WITHIN_NOISE: "which is within the noise between runs",
     ONCE: "not known whether that is more than noise: run each twice or more, in turn",
     DISTURBED: (
-        "but runs of one of them were slowed (see the runs of each program), so speed and "
-        "break-even are unknown: measure again while the machine is quiet"
+        "but runs were slowed (see the runs of each program), so speed and break-even are "
+        "unknown: measure again while the machine is quiet"
     ),
 }
 _SHORTLY = {

@@ -160,7 +160,7 @@ def test_a_run_that_other_work_slowed_is_no_sample_and_no_other_replaces_it(
     )
     shown = " ".join(compared("start0", "start2").split())
     assert re.search(rf"47 ms in start0 \(compile cost [\d.]+ s; {why}\), 36 ms in start1", shown)
-    assert "its steps are 1.31 times faster, but runs of one of them were slowed" in shown
+    assert "its steps are 1.31 times faster, but runs were slowed" in shown
     assert "steady step 47 ms 36 ms" in shown
     assert "mean of its runs - 36 ms, 2 runs" in shown
 
