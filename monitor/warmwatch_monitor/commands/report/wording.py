@@ -146,7 +146,8 @@ def _durations(report: Report) -> Iterator[str]:
         yield "No rank was recorded, so nothing more is known."
         return
     if len(report.ranks) > 1:
-        yield f"This is rank {report.rank}, which compiled longest."
+        longest = ", which compiled longest" if report.compile_seconds else ""
+        yield f"This is rank {report.rank}{longest}."
     if report.first_step_seconds is not None:
         yield f"First step: {took(report.first_step_seconds)}."
     yield f"Steady step: {steady(report)}."

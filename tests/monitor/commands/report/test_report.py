@@ -979,6 +979,9 @@ def test_the_slowest_of_eight_ranks_comes_first_then_the_differences() -> None:
     assert made.ranks[0].rank == 5
     assert "rank 5 compiled 57.8 s longer than rank 0" in made.differences
     assert "only rank 5 recompiled (shape)" in made.differences
+    assert "This is rank 5, which compiled longest." in lines(page(made), width=200, colour=False)
+    eager = a.run_summary(*(b.view(b.as_rank(b.EAGER, rank, 2)) for rank in range(2)))
+    assert "This is rank 0." in text(eager)
 
 
 def test_a_rank_that_was_interrupted_is_called_so_in_the_table_of_ranks() -> None:
