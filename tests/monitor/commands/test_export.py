@@ -69,17 +69,6 @@ def test_every_event_is_valid_in_the_trace_event_format() -> None:
             assert all(isinstance(value, int | float) for value in event["args"].values())
 
 
-def test_the_step_of_a_compilation_is_not_one_less_than_in_a_report() -> None:
-    """The trace has the number of steps before it, under that name."""
-    again, *_ = (
-        event["args"]
-        for event in trace(rich())["traceEvents"]
-        if event.get("args", {}).get("id") == a.AGAIN.id and event["cat"] == "forward"
-    )
-    assert again["steps before"] == a.AGAIN.step
-    assert "step" not in again
-
-
 def test_a_call_at_the_recompile_limit_is_not_called_a_compilation() -> None:
     refused = replace(a.AGAIN, at_limit=True)
     names = {event["name"] for event in trace(a.finished(compiled=(refused,)))["traceEvents"]}
@@ -93,19 +82,6 @@ def test_impossible_times_are_clamped_to_64_bits(seconds: float) -> None:
     ranks = (replace(account.ranks[0], compiled=odd), *account.ranks[1:])
     for event in trace(replace(account, ranks=ranks))["traceEvents"]:
         assert abs(event.get("ts", 0)) + abs(event.get("dur", 0)) < 2**63
-
-
-def test_slices_of_a_thread_are_nested_or_disjoint() -> None:
-    """Perfetto drops a slice that overlaps another one."""
-    threads: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for event in trace(rich())["traceEvents"]:
-        if event["ph"] == "X":
-            span = event["ts"], event["ts"] + event["dur"]
-            threads.setdefault((event["pid"], event["tid"]), []).append(span)
-    assert len(threads) == 8  # states, warm-up, and two of compilations for each rank
-    for spans in threads.values():
-        for begin, end in spans:
-            assert not any(begin < other < end < last for other, last in spans)
 
 
 @pytest.fixture
@@ -177,15 +153,6 @@ def test_unknown_values_are_empty_in_csv_tables(tmp_path: Path) -> None:
     assert rows[0]["ended"] == str(EPOCH - 150)
     assert rows[0]["inductor_seconds"] == "60.0"
     assert rows[0]["autotune_seconds"] == rows[0]["reason"] == ""
-
-
-def test_the_table_of_ranks_has_how_each_ended(tmp_path: Path) -> None:
-    """The state of a run that was interrupted is ``finished``."""
-    ended = a.finished(answers={"state": "finished", "end.how": "interrupted"})
-    write_csv(tables(ended), tmp_path)
-    with (tmp_path / "ranks.csv").open(newline="") as file:
-        (row, *_) = csv.DictReader(file)
-    assert (row["state"], row["end"]) == ("finished", "interrupted")
 
 
 def test_a_recorded_text_is_never_a_spreadsheet_formula(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import time
 import urllib.request
 from pathlib import Path
@@ -17,15 +16,13 @@ from support import reported
 from support import stored_runs as a
 from support.daemon import completed, daemon_process
 from support.filesystems import NotHereError, full, mounted
-from support.records import compiling, ended, environment, held, warm, write_record
+from support.records import ended, environment, warm, write_record
 from support.stored_runs import BEGAN
 from support.values import replace
 from warmwatch_monitor.base.errors import NotInHistoryError
-from warmwatch_monitor.client.history_writer import HistoryWriter
 from warmwatch_monitor.commands.runs import lines
 from warmwatch_monitor.history.finding import find
 from warmwatch_monitor.history.store import Store
-from warmwatch_monitor.model import Snapshot
 
 
 def warmwatch(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -66,38 +63,6 @@ def test_it_lists_runs_newest_first_within_80_columns(tmp_path: Path) -> None:
     assert all(len(row) <= 80 for row in (header, *rows[:4]))
 
 
-def test_a_live_run_s_entry_may_be_a_minute_old(tmp_path: Path) -> None:
-    a.store(tmp_path).save([a.living("bbcccccc", began=time.time() - 300, seen=time.time())])
-    *_, last = warmwatch("runs", WARMWATCH_STATE=str(tmp_path)).stdout.splitlines()
-    assert (
-        last == "A living run is written once a minute; `warmwatch status` shows it as it is now."
-    )
-
-
-def test_living_runs_come_first_as_they_are_now_and_match_the_filters(tmp_path: Path) -> None:
-    filled(tmp_path / "state")
-    paths = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path / "records")}
-    write_record(tmp_path / "records", ended(warm("over"), "finished"), name="over")
-
-    def shown(*words: str) -> list[list[str]]:
-        done = warmwatch("runs", *words, COLUMNS="80", **paths)
-        assert done.stderr == ""
-        return [line.split()[1:3] for line in done.stdout.splitlines()[1:]]
-
-    with held(write_record(tmp_path / "records", compiling("l" * 60), name="living")):
-        cut = f"{'l' * 17}...{'l' * 10}"
-        assert shown()[:2] == [[cut, "compiling"], ["over", "finished"]]
-        assert shown("--limit", "1") == [[cut, "compiling"], ["of", "5"]]
-        assert shown("--state", "compiling") == [[cut, "compiling"], ["run,", "in"]]
-        assert shown("--name", "bert", "--host", "node*")[0] == ["bert", "warm?"]
-        # the history may have it as it was a minute ago
-        document = json.loads(warmwatch("runs", "--json", "--limit", "1", **paths).stdout)
-        (living,) = document["runs"]
-        a.store(tmp_path / "state").save([a.living(living["id"], run="l" * 60, seen=time.time())])
-        assert shown("--limit", "1") == [[cut, "compiling"], ["of", "5"]]
-        assert [row[0] for row in shown()].count(cut) == 1
-
-
 def test_filters_select_runs_and_json_has_every_field(tmp_path: Path) -> None:
     filled(tmp_path)
 
@@ -113,12 +78,6 @@ def test_filters_select_runs_and_json_has_every_field(tmp_path: Path) -> None:
     assert chosen("--since", "30m") == ["bbcccccc", "bbbbbbbb"]
     assert chosen("--since", "2099-01-01") == []
     assert chosen("--limit", "1") == ["bbcccccc"]
-
-
-def test_omitted_runs_are_reported(tmp_path: Path) -> None:
-    filled(tmp_path)
-    done = warmwatch("runs", "--limit", "2", WARMWATCH_STATE=str(tmp_path))
-    assert done.stdout.splitlines()[-1].startswith("2 of 3 runs (--limit 0: all), in ")
 
 
 @pytest.mark.parametrize(
@@ -199,30 +158,6 @@ def test_by_default_the_history_is_in_the_users_state_directory(tmp_path: Path) 
         assert place in warmwatch("runs", **{"WARMWATCH_STATE": "", **variables}).stdout
 
 
-def test_a_narrow_terminal_drops_columns_and_truncates_no_cell() -> None:
-    run = {
-        "id": "abcdefgh",
-        "run": "a-long-name-of-a-run",
-        "state": "finished",
-        "began": BEGAN,
-        "ended": BEGAN + 40,
-        "seen": BEGAN + 40,
-        "steps": 100_000,
-        "step_seconds": 0.036,
-        "warmup_seconds": 118.0,
-        "compile_seconds": 113.0,
-        "recompiles": 3,
-        "mode": "max-autotune",
-        "host": "node-0001.cluster.example",
-    }
-    for width in (66, 80, 100, 200):
-        header, row = lines([run], BEGAN + 50, width, colour=False)
-        assert max(len(header), len(row)) <= width
-        assert row.startswith("abcdefgh  a-long-name-of-a-run  finished")
-        assert "36 ms" in row
-    assert "node-0001.cluster.example" in row
-
-
 @pytest.mark.parametrize(("before", "seconds", "cell"), [(0, 0.0, "none"), (1, None, None)])
 def test_what_compiled_before_the_agent_attached_is_unknown(
     tmp_path: Path, before: int, seconds: float | None, cell: str | None
@@ -288,45 +223,6 @@ def test_an_empty_history_explains_how_to_fill_it(tmp_path: Path) -> None:
 # What commands remember.
 
 
-def test_status_stores_an_ended_run_once(memory: Path, tmp_path: Path) -> None:
-    write_record(memory, ended(warm(), "finished"))
-    state = {"WARMWATCH_STATE": str(tmp_path)}
-    first = warmwatch("status", "--dir", str(memory), **state)
-    assert (first.returncode, first.stderr) == (0, "")
-    (found,) = a.store(tmp_path).listed()
-    assert (found.run, found.state) == ("gpt2", "finished")
-    warmwatch("status", "--dir", str(memory), **state)
-    assert a.store(tmp_path).listed() == [found], "what is known is not written again"
-
-
-def test_a_long_watch_stores_the_ended_runs_of_each_poll(tmp_path: Path) -> None:
-    seen = HistoryWriter(a.history_settings(tmp_path))
-    for at in range(3):
-        slot = b.ended("finished")
-        slot = replace(slot, identity=replace(slot.identity, run=f"short{at}"))
-        runs = b.runs(b.view(slot, alive=False), b.view(b.WARM))
-        seen.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=runs))
-    retained = [run.run for _, snapshot in seen._ended.values() for run in snapshot.runs]
-    assert retained == ["short0", "short1", "short2"]
-
-
-def test_status_of_live_runs_does_not_open_the_history(memory: Path, tmp_path: Path) -> None:
-    with held(write_record(memory, compiling())):
-        done = warmwatch("status", "--dir", str(memory), WARMWATCH_STATE=str(tmp_path / "state"))
-    assert done.returncode == 3
-    assert not (tmp_path / "state").exists()
-
-
-def test_status_answers_whatever_the_error_of_the_history(memory: Path, tmp_path: Path) -> None:
-    write_record(memory, ended(warm(), "finished"))
-    (tmp_path / "history.db").mkdir()
-    done = warmwatch("status", "--dir", str(memory), WARMWATCH_STATE=str(tmp_path))
-    assert done.returncode == 0
-    assert done.stdout.startswith("gpt2: finished")
-    assert done.stderr.startswith("warmwatch: not written to the history: ")
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_a_full_disk_is_reported_and_status_still_answers(memory: Path, tmp_path: Path) -> None:
     write_record(memory, ended(warm(), "finished"))
     try:
@@ -358,46 +254,3 @@ def test_a_read_only_home_is_read_and_not_written(memory: Path, tmp_path: Path) 
             assert listed.stdout.splitlines()[1].startswith("abcdefgh")
     except NotHereError as error:
         pytest.skip(str(error))
-
-
-def test_nothing_is_stored_if_the_history_is_disabled(memory: Path, tmp_path: Path) -> None:
-    write_record(memory, ended(warm(), "finished"))
-    home = {"HOME": str(tmp_path), "XDG_STATE_HOME": ""}
-    done = warmwatch("status", "--dir", str(memory), **home, WARMWATCH_STATE="off")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("words", [("runs", "--name"), ("report",)])
-def test_a_name_that_is_not_text_matches_no_run(tmp_path: Path, words: tuple[str, ...]) -> None:
-    filled(tmp_path)
-    name = b"\xff".decode("utf-8", "surrogateescape")
-    done = warmwatch(*words, name, WARMWATCH_STATE=str(tmp_path), WARMWATCH_DIR=str(tmp_path))
-    assert done.returncode == 5
-    assert "Traceback" not in done.stderr
-
-
-def test_an_overflowing_limit_is_a_usage_error(tmp_path: Path) -> None:
-    filled(tmp_path)
-    done = warmwatch("runs", "--limit", "9" * 20, WARMWATCH_STATE=str(tmp_path))
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-
-
-def test_in_a_deleted_directory_a_path_is_shown_from_the_root(tmp_path: Path) -> None:
-    filled(tmp_path / "state")
-    gone = 'mkdir "$1/gone"; cd "$1/gone"; rmdir "$1/gone"; exec "$0" -m warmwatch_monitor runs'
-    found = {
-        state: subprocess.run(
-            ["sh", "-c", gone, sys.executable, str(tmp_path)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment(WARMWATCH_STATE=state),
-        )
-        for state in (str(tmp_path / "state"), "state")
-    }
-    assert found[str(tmp_path / "state")].returncode == 0
-    assert found["state"].returncode == 2
-    assert "the working directory was removed" in found["state"].stderr
-    assert "Traceback" not in found["state"].stderr

@@ -163,13 +163,6 @@ def test_without_a_daemon_the_first_poll_detects_slower_steps(tmp_path: Path) ->
     assert code == 0
 
 
-@pytest.mark.usefixtures("nobody")
-def test_without_a_daemon_a_steady_run_has_no_condition(tmp_path: Path) -> None:
-    _, shown, rank = looked_at(tmp_path, stepping(*[24 * MS] * 2100))
-    assert re.match(r"gpt2: warm .*\b24 ms a step", shown)
-    assert (rank["slower"], rank["conditions"]) == (None, [])
-
-
 def test_without_records_it_exits_5(tmp_path: Path) -> None:
     assert run("--dir", str(tmp_path)).exit_code == 5
 
@@ -238,28 +231,6 @@ def test_an_unknown_run_may_be_one_of_the_records_that_were_refused(tmp_path: Pa
         ), result.stderr
 
 
-@pytest.mark.usefixtures("nobody")
-def test_processes_without_a_record_are_named_where_no_run_lives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A training that forgot the import, and one that was started again and still imports."""
-    monkeypatch.setattr("warmwatch_monitor.sources.unattached.without_record", lambda: [(7, "x")])
-    write_record(tmp_path, ended(warm("old"), "finished"), name="old")
-    arguments = ["--dir", str(tmp_path)]
-    assert "PyTorch" not in run(*arguments).stderr, "WARMWATCH_OBSERVE is off"
-    monkeypatch.setenv("WARMWATCH_OBSERVE", "on")
-    words = "PyTorch is loaded, without a record so far, in x (pid 7)\n"
-    assert run(*arguments).stderr == words
-    unknown = run("gpt", *arguments).stderr
-    assert '"import warmwatch.auto"' in unknown
-    assert unknown.endswith(words)
-    several = [(pid, "x") for pid in range(5)]
-    monkeypatch.setattr("warmwatch_monitor.sources.unattached.without_record", lambda: several)
-    assert run(*arguments).stderr.endswith(", x (pid 2) and 2 more: `warmwatch doctor`\n")
-    with held(write_record(tmp_path, warm("living"), name="living")):
-        assert run(*arguments).stderr == ""
-
-
 def test_a_failed_run_whose_script_was_started_again_is_reported_as_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,14 +270,6 @@ def test_a_run_that_ended_longer_ago_than_the_retention_is_found_in_its_record(
     assert run("gpt3").exit_code == 5
 
 
-def test_unreadable_records_are_reported_with_the_answer(tmp_path: Path) -> None:
-    (tmp_path / "foreign").write_text("")
-    with held(write_record(tmp_path, warm())):
-        result = run("--dir", str(tmp_path))
-    assert result.exit_code == 0
-    assert f"not read: {tmp_path}/foreign: a file" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -337,22 +300,6 @@ def test_without_a_daemon_it_reads_the_records_itself(
     monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
     with held(write_record(tmp_path, warm())):
         assert run().exit_code == 0
-
-
-def test_a_daemon_that_answers_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its directory is not the one that this command reads."""
-    monkeypatch.delenv("WARMWATCH_DIR", raising=False)
-    with held(write_record(tmp_path, compiling("far"))), daemon(tmp_path) as url:
-        address = url.removeprefix("http://")
-        found = run("far", "--address", address)
-        assert (found.exit_code, found.stdout.startswith("far")) == (3, True)
-        unknown = run("near", "--address", address)
-        assert unknown.exit_code == 5
-        assert unknown.stderr == (
-            "warmwatch: no run named 'near'; runs here: far; a training with "
-            '"import warmwatch.auto", or below "warmwatch run", is listed from its first step or '
-            "compilation, or earlier\n"
-        )
 
 
 def test_a_default_daemon_that_watches_another_directory_is_ignored(
@@ -392,17 +339,6 @@ def test_an_explicit_address_that_does_not_answer_is_an_error(
         assert (
             CliRunner().invoke(cli, [*command, *requested, "--dir", str(tmp_path)]).exit_code == 0
         )
-
-
-def test_with_dir_it_reads_the_records_although_a_daemon_watches_the_same(
-    tmp_path: Path,
-) -> None:
-    """The daemon retains nothing, so it has no run any more."""
-    write_record(tmp_path, ended(warm(), "finished"))
-    with daemon(tmp_path, "--retention", "0") as url:
-        address = url.removeprefix("http://")
-        assert run("--address", address).exit_code == 5
-        assert run("--address", address, "--dir", str(tmp_path)).exit_code == 0
 
 
 def test_watch_shows_each_change_and_exits_with_the_last_state(tmp_path: Path) -> None:
@@ -482,10 +418,6 @@ def test_a_daemon_that_stops_does_not_end_the_watch(
     assert result.stderr.startswith(f"no daemon answers at {address}")
     assert result.stderr.endswith("retrying\n")
     assert result.stderr.count("\n") == 1
-
-
-def test_watch_and_json_exclude_each_other() -> None:
-    assert run("--watch", "--json").exit_code == 2
 
 
 OK = b"HTTP/1.0 200 OK\r\n\r\n"
@@ -574,30 +506,3 @@ def listener(say: Callable[[socket.socket], object]) -> Iterator[str]:
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}"
         thread.join(10)
-
-
-@pytest.mark.parametrize(("how", "code"), [("failed", 4), ("interrupted", 0)])
-def test_ended_runs_are_in_the_last_line_unless_they_are_named(
-    tmp_path: Path, how: str, code: int
-) -> None:
-    write_record(tmp_path, ended(warm("old"), how), name="old")
-    with held(write_record(tmp_path, warm("gpt2"), name="gpt2")):
-        plain, everything = run("--dir", str(tmp_path)), run("--all", "--dir", str(tmp_path))
-        named = run("old", "--dir", str(tmp_path))
-    lines = plain.stdout.splitlines()
-    assert lines[0].startswith("gpt2: warm")
-    assert re.fullmatch(rf"ended: old {how} [\d.]+ m?s ago \(--all shows more\)", lines[-1])
-    assert not any(line.startswith("old") for line in lines)
-    assert plain.exit_code == 0
-    assert [line.split()[0] for line in everything.stdout.splitlines() if how in line][-1] == (
-        "old"
-    )
-    assert everything.exit_code == 0
-    assert (named.exit_code, named.stdout.startswith(f"old: {how} after")) == (code, True)
-
-
-def test_without_a_live_run_status_shows_the_ended_ones(tmp_path: Path) -> None:
-    write_record(tmp_path, ended(warm("old"), "finished"), name="old")
-    result = run("--dir", str(tmp_path))
-    assert result.exit_code == 0
-    assert result.stdout.startswith("old: finished")

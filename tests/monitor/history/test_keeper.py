@@ -18,11 +18,11 @@ from support.daemon import daemon_process
 from support.nvml.clock import Time
 from support.records import compiling, ended, held, update, wait_until, warm, write_record
 from support.values import replace
-from warmwatch_monitor.base.errors import SourceError, StoreError
+from warmwatch_monitor.base.errors import SourceError
 from warmwatch_monitor.history import keeper as keepers
 from warmwatch_monitor.history.keeper import Keeper
 from warmwatch_monitor.history.traces import TRACED_OF_GPU, TRACED_OF_RANK, Trace, rank_rows
-from warmwatch_monitor.model import Death, RunView, Snapshot
+from warmwatch_monitor.model import RunView, Snapshot
 from warmwatch_monitor.model.run_summary import RunSummary
 
 NO_PAST: Mapping[str, Any] = {"at": [], "ranks": [], "gpus": []}
@@ -102,28 +102,6 @@ def test_a_run_that_fits_no_row_does_not_rewrite_another(
     assert tried == [["bad", "gpt2"], ["bad"]]
 
 
-def test_a_run_that_is_gone_is_not_retained_while_writes_fail(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A disk may be full for weeks, and can be read meanwhile."""
-    store, time = a.store(tmp_path), Time()
-    keeper = Keeper(store, lambda *_: NO_PAST, time.clock())
-    keeper.write_due()
-    monkeypatch.setattr(store, "save", raise_full)
-    for attempt in range(3):
-        slot = b.ended("finished")
-        launch = replace(slot.identity, launch=f"elsewhere:{attempt}")
-        keeper.take(seen(replace(slot, identity=launch), alive=False))
-        with pytest.raises(SourceError, match="full"):
-            keeper.write_due()
-        time.passes(6)
-    assert len(keeper._traces._known) == 1
-
-
-def raise_full(_: object) -> None:
-    raise StoreError("the disk is full")
-
-
 def owned(uid: int, run: str, *, alive: bool = False) -> RunView:
     slot = b.WARM if alive else b.ended("finished")
     known = replace(slot.identity, run=run, launch=f"job:{run}")
@@ -148,44 +126,6 @@ def test_a_poll_writes_runs_within_its_budget(
     assert {one.run for one in remembered(tmp_path)} == {"run0", "run1"}
     keeper.finish()
     assert len(remembered(tmp_path)) == 6
-
-
-def test_no_run_waits_for_runs_that_are_due_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keepers, "HISTORY_SECONDS", 0.0)  # one run a poll
-    time = Time()
-    keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, time.clock())
-    runs = tuple(owned(1_000, f"run{number}", alive=True) for number in range(3))
-    keeper.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=runs))
-    for _ in runs:
-        keeper.write_due()
-        time.passes(60)
-    assert {one.run for one in remembered(tmp_path)} == {"run0", "run1", "run2"}
-
-
-def test_an_ended_run_is_written_again_when_its_end_becomes_known(tmp_path: Path) -> None:
-    keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, Time().clock())
-    keeper.take(seen(b.WARM, alive=False))
-    keeper.write_due()
-    assert [one.state for one in remembered(tmp_path)] == ["lost"]
-    keeper.take(seen(b.ended("finished"), alive=False, epoch=b.EPOCH + 1))
-    keeper.write_due()
-    assert [one.state for one in remembered(tmp_path)] == ["finished"]
-
-
-def test_an_out_of_memory_end_is_stored_for_the_next_daemon(tmp_path: Path) -> None:
-    store = a.store(tmp_path)
-    keeper = Keeper(store, lambda *_: NO_PAST, Time().clock())
-    killed = b.view(b.WARM, alive=False, journal={"death": Death(signal=9, at_ns=b.NOW)})
-    for view in (killed, replace(killed, oom_killed=True)):  # its control group is read later
-        keeper.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=b.runs(view)))
-        keeper.write_due()
-        (seen,) = store.seen().values()
-        assert seen.death
-        assert seen.death.out_of_memory is view.oom_killed
-    (run,) = remembered(tmp_path)
-    assert run.ranks[0].answer["end"]["out_of_memory"] is True
 
 
 def past(seconds: int, began: float) -> Mapping[str, Any]:
@@ -220,23 +160,6 @@ def test_the_trace_continues_across_two_daemons(tmp_path: Path) -> None:
     assert samples.columns["state"] == (("compiling",) * 10 + ("warm",) * 90) * 2
     assert samples.columns["phase"][9:11] == ("inductor", None)
     assert sum(float(one or 0) for one in samples.columns["compile_seconds"]) == 20.0
-
-
-def test_the_trace_of_a_start_has_nothing_of_an_earlier_start(tmp_path: Path) -> None:
-    """Until the new record appears, the name still belongs to the earlier start."""
-    began = b.EPOCH - 300
-    seconds = past(100, began)
-    (rank,) = seconds["ranks"]
-    reported = {"states": [(began, "finished"), (began + 60, "compiling")]}
-    keeper = Keeper(
-        a.store(tmp_path), lambda *_: {**seconds, "ranks": [{**rank, **reported}]}, Time().clock()
-    )
-    keeper.take(seen(b.WARM, epoch=began + 100))
-    keeper.write_due()
-    samples = remembered(tmp_path)[0].ranks[0].samples
-    assert samples is not None
-    assert set(samples.columns["state"]) == {"compiling"}
-    assert samples.epochs[0] == began + 60
 
 
 def test_a_second_is_stored_once_it_has_passed(tmp_path: Path) -> None:
@@ -350,11 +273,3 @@ def _state(url: str) -> str:
     with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
         runs = json.load(reply)["runs"]
     return str(runs[0]["state"]) if runs else ""
-
-
-def test_a_record_without_a_disk_is_summarized_from_its_slot(tmp_path: Path) -> None:
-    """For example, a record that was removed between poll and write."""
-    keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, Time().clock())
-    keeper.take(seen(replace(b.WARM), alive=True))
-    keeper.write_due()
-    assert remembered(tmp_path)[0].ranks[0].compiled == ()

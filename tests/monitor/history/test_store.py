@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import stat
 import subprocess
 import sys
 import threading
@@ -17,11 +16,9 @@ from typing import Any
 
 import psutil
 import pytest
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
-from support import builders as b
 from support import stored_runs as a
-from support.filesystems import MEMORY
 from support.reported import SLOWER
 from support.stored_runs import BEGAN
 from support.users import MALLORY
@@ -29,16 +26,13 @@ from warmwatch_monitor.base import settings
 from warmwatch_monitor.base.errors import StoreError
 from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.history import database
-from warmwatch_monitor.history.database import VERSION, kind_of
-from warmwatch_monitor.history.earlier_runs import EarlierRuns, earlier
+from warmwatch_monitor.history.database import VERSION
+from warmwatch_monitor.history.earlier_runs import earlier
 from warmwatch_monitor.history.keeper import write_ended
 from warmwatch_monitor.history.listing import RunQuery
-from warmwatch_monitor.history.rows import run_row
 from warmwatch_monitor.history.store import Store
-from warmwatch_monitor.history.summaries import start_of_record
-from warmwatch_monitor.model import Death, RankHistory, RecordReading
-from warmwatch_monitor.model.journal import TracedPlace
-from warmwatch_monitor.model.run_summary import Compiled, Provenance, RankSummary, RunSummary
+from warmwatch_monitor.model import Death
+from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
 
 
 def loaded(store: Store, id: str = "abcdefgh") -> RunSummary:
@@ -65,46 +59,6 @@ def test_a_stored_summary_is_read_back_unchanged(tmp_path: Path) -> None:
     )
     store.save([whole])
     assert loaded(store) == whole
-
-
-def test_every_field_of_a_compilation_is_read_back(tmp_path: Path) -> None:
-    """A report from the history gives the same advice as the one from the record."""
-    values: dict[str, Any] = {
-        **{one.name: True if one.default is False else "text" for one in fields(Compiled)},
-        **dict.fromkeys(("line", "step", "in_a_row", "ops", "kernels"), 3),
-        **dict.fromkeys(("seconds", "ended"), BEGAN),
-        "last_batch": (40, 64),
-        "dynamic": False,
-        "failed_at": TracedPlace(name="clip", file="model.py", line=3),
-        "phase_seconds": {"inductor": 1.0},
-        "slowest_kernels": (("one", 0.5),),
-    }
-    compilation = Compiled(**values)
-    store = a.store(tmp_path)
-    store.save([a.run_summary(ranks=(a.rank(compiled=(compilation,)),))])
-    assert loaded(store).ranks[0].compiled == (compilation,)
-
-
-def test_an_empty_history_reads_as_empty_and_creates_no_file(tmp_path: Path) -> None:
-    store = a.store(tmp_path / "state")
-    assert (store.load("abcdefgh"), store.listed(), store.ended(["x"])) == (None, [], set())
-    assert not (tmp_path / "state").exists()
-
-
-def test_the_tables_can_be_read_by_any_tool(tmp_path: Path) -> None:
-    a.store(tmp_path).save([a.run_summary(ranks=(a.rank(samples=a.samples()),))])
-    assert rows(tmp_path, "SELECT run, steps, mode, torch, warmup_seconds FROM runs") == [
-        ("gpt2", 500, "max-autotune", "2.13.0", 18.5)
-    ]
-    assert rows(tmp_path, "SELECT compile_id, name, seconds, category FROM compilations") == [
-        ("0/0", "forward", 10.5, None),
-        (None, None, None, "shape"),
-    ]
-    assert rows(tmp_path, "SELECT at, steps, step_seconds, state, phase FROM rank_samples") == [
-        (BEGAN, 0.0, None, "compiling", "inductor"),
-        (BEGAN + 1, 1.0, 0.036, "warm", None),
-        (BEGAN + 2, 2.0, 0.036, "warm", None),
-    ]
 
 
 def test_the_later_summary_wins_and_an_end_is_final(tmp_path: Path) -> None:
@@ -147,18 +101,6 @@ def test_facts_that_only_a_daemon_measures_survive_a_later_write_by_a_command(
     assert found.ranks[0].compiled == a.COMPILED, "its record was gone by then"
     assert (found.what.driver, found.what.wrappings[0].mode) == ("580.1", "max-autotune")
     assert found.gpu_samples == gpus
-
-
-@pytest.mark.parametrize("category", ["shape", "new_instance"])
-@pytest.mark.parametrize(("backward", "count"), [(False, 1), (True, 0)])
-def test_the_recompile_in_progress_is_one_of_the_listed_run(
-    backward: bool, count: int, category: str
-) -> None:
-    """Its backward belongs to a recompile that has been counted."""
-    underway = {"reason": "size", "category": category, "backward": backward}
-    compile = {"seconds": 1.0, "recompiles": 0, "underway": underway}
-    summary = replace(a.living(), ranks=(a.rank(answer=a.answer(compile=compile)),))
-    assert run_row(summary)["recompiles"] == count
 
 
 def test_a_later_write_keeps_builds_that_only_an_earlier_daemon_saw(tmp_path: Path) -> None:
@@ -229,45 +171,6 @@ def test_slowdowns_that_a_daemon_saw_survive_a_later_write_by_a_command(
     assert loaded(store).ranks[0].answer["slower_periods"] == found
 
 
-INPUT = {"verdict": "input", "share": 0.7, "evidence": ["70 % of the time waits for batches"]}
-
-
-@pytest.mark.parametrize(("state", "found"), [("finished", INPUT), ("recompiling", None)])
-def test_the_limit_of_an_ended_rank_survives_a_later_write_by_a_command(
-    tmp_path: Path, state: str, found: object
-) -> None:
-    """A command reads the records once, which shows no limit."""
-    store = a.store(tmp_path)
-    for answer in (
-        a.answer(state="warm", limited_by=INPUT),
-        a.answer(state=state, limited_by=None),
-    ):
-        store.save([a.run_summary(ranks=(a.rank(answer=answer),))])
-    assert loaded(store).ranks[0].answer["limited_by"] == found
-
-
-def test_a_signal_that_a_daemon_saw_survives_a_later_write_without_it(
-    tmp_path: Path,
-) -> None:
-    store, death = a.store(tmp_path), Death(signal=6, at_ns=10)
-    store.save([a.run_summary(start="launch", ranks=(a.rank(death=death),))])
-    store.save([a.run_summary(start="launch", ranks=(a.rank(),))])
-    assert loaded(store).ranks[0].death == death
-    key = "launch", 0, a.answer()["attached_at"]
-    assert store.seen() == {key: RankHistory(death=death)}
-
-
-def test_the_signal_of_a_rank_that_had_reported_an_error_is_found_again(tmp_path: Path) -> None:
-    """It shows that a launcher terminated the rank, after another had died."""
-    store, death = a.store(tmp_path), Death(signal=15, at_ns=10)
-    reading = RecordReading(folder="/0", slot=b.ended("failed"), alive=False)
-    answer = a.answer(attached_at=reading.slot.header.attached_epoch_ns / 1e9)
-    ranks = (a.rank(answer=answer, death=death),)
-    store.save([a.run_summary(start=start_of_record(reading), ranks=ranks)])
-    found = EarlierRuns(store, lambda _: False).read([reading], ())
-    assert found["/0"].death == death
-
-
 @pytest.mark.parametrize(
     "damaged",
     ["5", '{"signal": 9}', b"\xff", '{"x":' + "[" * 100_000],
@@ -282,14 +185,6 @@ def test_a_damaged_signal_hides_no_other(tmp_path: Path, damaged: str | bytes) -
     assert {start for start, *_ in store.seen()} == {"whole"}
     with pytest.raises(StoreError, match="damaged"):
         store.load("damaged")
-
-
-def test_a_renamed_run_replaces_its_former_row(tmp_path: Path) -> None:
-    store = a.store(tmp_path)
-    store.save([a.living("first", start="launch", run="train")])
-    store.save([a.living("other", start="launch", run="eval", ranks=(a.rank(answer={}),))])
-    store.save([a.living("second", start="launch", run="lora")])
-    assert {one.run for one in store.listed()} == {"lora", "eval"}
 
 
 def test_a_flood_of_one_user_evicts_no_run_of_another(tmp_path: Path) -> None:
@@ -321,20 +216,6 @@ def test_runs_older_than_the_retention_are_removed(tmp_path: Path) -> None:
     assert store.count() == 20
 
 
-def test_after_a_long_idle_time_no_run_expires_immediately(tmp_path: Path) -> None:
-    store = Store(a.history_settings(tmp_path, days=2))
-    store.save(a.run_summary(f"of-then-{n}", seen=time.time() - 90 * 86400 - n) for n in range(25))
-    assert store.count() == 25
-
-
-def test_a_clock_set_far_ahead_expires_no_run(tmp_path: Path) -> None:
-    store = Store(a.history_settings(tmp_path, days=2))
-    ahead = time.time() + 2 * 365 * 86400
-    store.save(a.run_summary(f"of-now-{n}") for n in range(5))
-    store.save(a.run_summary(f"ahead-{n}", seen=ahead) for n in range(5))
-    assert store.count() == 10
-
-
 def test_an_oversized_file_is_reduced_to_its_limit(tmp_path: Path) -> None:
     store = Store(a.history_settings(tmp_path, megabytes=1))
     text = "x" * 20_000
@@ -346,40 +227,6 @@ def test_an_oversized_file_is_reduced_to_its_limit(tmp_path: Path) -> None:
     stored = {one.id.partition("-")[0] for one in store.listed()}
     assert "3" in stored
     assert "0" not in stored
-
-
-def test_the_file_is_private_and_uses_a_write_ahead_log_if_possible(tmp_path: Path) -> None:
-    with_parents = tmp_path / "a" / "state"
-    a.store(with_parents).save([a.run_summary()])
-    assert stat.S_IMODE(with_parents.stat().st_mode) == 0o700
-    assert stat.S_IMODE((with_parents / "history.db").stat().st_mode) == 0o600
-    mode = "wal" if database.shares_memory(with_parents) else "delete"
-    assert rows(with_parents, "PRAGMA journal_mode") == [(mode,)]
-
-
-def test_a_network_home_is_distinguished_from_a_local_disk() -> None:
-    table = "\n".join(
-        (
-            "22 1 254:0 / / rw - ext4 /dev/vda rw",
-            "40 22 0:40 / /home rw - nfs4 server:/home rw",
-            "41 40 0:41 / /home/alice/my\\040disk rw shared:1 - xfs /dev/vdb rw",
-            "42 22 0:42 / /homework rw - tmpfs tmpfs rw",
-        )
-    )
-    assert kind_of("/home/alice/.local/state", table) == "nfs4"
-    assert kind_of("/home/alice/my disk/state", table) == "xfs"
-    assert kind_of("/homework/x", table) == "tmpfs"
-    assert kind_of("/var", table) == "ext4"
-
-
-def test_without_shared_memory_the_history_is_written_without_a_write_ahead_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database, "shares_memory", lambda _: False)
-    store = a.store(tmp_path)
-    store.save([a.run_summary()])
-    assert rows(tmp_path, "PRAGMA journal_mode") == [("delete",)]
-    assert loaded(store) == a.run_summary()
 
 
 WRITE = """
@@ -475,15 +322,6 @@ def test_two_writers_can_create_the_database_at_the_same_moment(tmp_path: Path) 
             assert rows(directory, "SELECT id FROM runs") == [("abcdefgh",)]
 
 
-def test_a_reader_finds_no_runs_in_a_database_that_is_being_created(tmp_path: Path) -> None:
-    file = tmp_path / "history.db"
-    file.touch(0o600)
-    with closing(sqlite3.connect(file, isolation_level=None)) as writer:
-        writer.execute("BEGIN IMMEDIATE")
-        assert a.store(tmp_path).listed() == []
-    assert file.read_bytes() == b"", "a reader creates nothing"
-
-
 @pytest.mark.parametrize("version", [VERSION + 1, -1])
 def test_a_database_of_another_version_is_refused_with_a_message(
     tmp_path: Path, version: int
@@ -497,13 +335,6 @@ def test_a_database_of_another_version_is_refused_with_a_message(
         assert refused.value.__traceback__, "whose frames hold what was not closed"
         open_files = [one.path for one in psutil.Process().open_files()]
         assert not [path for path in open_files if path.startswith(str(tmp_path))]
-
-
-def test_any_directory_name_can_hold_a_history(tmp_path: Path) -> None:
-    """File names are bytes and may be invalid UTF-8."""
-    store = a.store(tmp_path / os.fsdecode(b"m\xfcnchen?%20#"))
-    store.save([a.run_summary()])
-    assert [one.id for one in store.listed()] == ["abcdefgh"]
 
 
 def test_selected_runs_are_listed_newest_first(tmp_path: Path) -> None:
@@ -560,16 +391,6 @@ def test_a_table_of_another_form_is_reported(tmp_path: Path, column: str) -> Non
             store.load("abcdefgh")
 
 
-def test_damaged_pages_are_reported(tmp_path: Path) -> None:
-    store = a.store(tmp_path)
-    store.save(a.run_summary(str(n)) for n in range(50))
-    file = tmp_path / "history.db"
-    whole = file.read_bytes()
-    file.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
-    with pytest.raises(StoreError, match="is damaged"):
-        store.listed()
-
-
 def test_foreign_values_are_reported(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     store.save([a.run_summary()])
@@ -617,16 +438,6 @@ def test_a_damaged_row_is_named_and_does_not_hide_other_rows(
     assert "samples" not in damage or store.samples("one") == ({}, {})
     now = a.run_summary("now", began=a.BEGAN + 60)
     assert {one.id for one in earlier(store, now)} >= {"two", "three"}
-
-
-def test_a_directory_in_place_of_the_file_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "history.db").mkdir()
-    with pytest.raises(
-        StoreError, match=r"history\.db is a directory; remove it, or set WARMWATCH"
-    ):
-        a.store(tmp_path).save([])
-    with pytest.raises(StoreError, match="is a directory"):
-        a.store(tmp_path).listed()
 
 
 def test_a_file_in_place_of_the_directory_is_reported(tmp_path: Path) -> None:
@@ -691,37 +502,11 @@ def test_a_busy_writer_is_awaited_and_then_reported(tmp_path: Path) -> None:
     a.store(tmp_path, patience=0.05).save([a.run_summary()])
 
 
-def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
-    if not database.shares_memory(tmp_path):
-        pytest.skip("no log ahead of writing here")
-    store = a.store(tmp_path, patience=0.0)
-    store.save([a.run_summary()])
-    other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    other.execute("DELETE FROM runs")
-    assert [one.id for one in store.listed()] == ["abcdefgh"]
-    other.close()
-
-
-def test_a_directory_in_memory_shares_memory() -> None:
-    if MEMORY is None:
-        pytest.skip("none here")
-    assert database.shares_memory(Path(MEMORY))
-
-
 def test_an_end_is_stored_even_if_the_clock_was_set_back(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     store.save([a.living(seen=BEGAN + 3600)])
     store.save([a.run_summary()])
     assert (loaded(store).state, loaded(store).ended) == ("finished", BEGAN + 40)
-
-
-def test_an_older_end_does_not_apply_to_ranks_that_attached_later(tmp_path: Path) -> None:
-    store = a.store(tmp_path)
-    restarted = a.rank(answer=a.answer(attached_at=BEGAN + 100))
-    store.save([a.living(seen=BEGAN + 130, ranks=(restarted,))])
-    store.save([a.run_summary()])
-    assert loaded(store).state == "warm"
 
 
 @pytest.mark.parametrize(
@@ -776,13 +561,3 @@ def test_a_link_of_another_user_in_place_of_the_database_is_refused(tmp_path: Pa
     os.lchown(link, MALLORY, MALLORY)
     with pytest.raises(StoreError, match=f"is a link of user {MALLORY}; set WARMWATCH_STATE"):
         a.store(tmp_path).save([a.run_summary()])
-
-
-def test_a_pipe_in_place_of_the_database_does_not_block(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "history.db")
-    for act in (
-        lambda: a.store(tmp_path).listed(),
-        lambda: a.store(tmp_path).save([a.run_summary()]),
-    ):
-        with pytest.raises(StoreError, match="is not a regular file; remove it"):
-            act()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support import builders as b
-from support.builders import EPOCH, NOW, SECOND
+from support.builders import EPOCH, NOW
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.history.summaries import id_of, summarize_run
@@ -86,36 +86,6 @@ def test_a_summary_describes_the_run_and_what_each_rank_compiled(tmp_path: Path)
     assert rank.answer["state"] == "finished"
 
 
-def test_a_run_whose_end_is_unknown_was_seen_at_its_last_recorded_event() -> None:
-    (run,) = b.runs(b.view(b.WARM, alive=False))
-    one, later = (
-        summarize_run(
-            run, Snapshot(epoch=EPOCH + after, now_ns=NOW, runs=(run,)), read=parse_journal
-        )
-        for after in (0, 14 * 60)
-    )
-    assert (one.state, one.ended) == ("lost", None)
-    last = b.WARM.header.epoch_seconds(b.WARM.steps.last_step_ns)
-    assert one.seen == later.seen == pytest.approx(last)
-
-
-@pytest.mark.parametrize(
-    ("triton", "known"),
-    [("", {"inductor": "cold"}), ("3.6.0", {"inductor": "cold", "triton": "cold"})],
-)
-def test_the_cache_of_an_unused_triton_is_left_out(
-    triton: str, known: dict[str, str], tmp_path: Path
-) -> None:
-    slot = as_named(b.WARM, caches={"inductor": "cold", "triton": "cold"}, triton=triton)
-    assert made(slot, [], tmp_path).what.caches == known
-
-
-def test_unreported_values_are_absent(tmp_path: Path) -> None:
-    account = made(b.COMPILING, [], tmp_path)
-    assert (account.ended, account.what.code, account.what.commit) == (None, None, None)
-    assert account.ranks[0].samples is None
-
-
 def test_one_start_of_a_run_has_one_id_for_every_reader_at_any_time() -> None:
     slots = [as_named(b.as_rank(b.WARM, rank, 2), launch=LAUNCH) for rank in (0, 1)]
     run, _ = run_of(*slots)
@@ -144,25 +114,6 @@ def test_another_start_launch_owner_or_name_has_another_id() -> None:
     ids = {id_of(run_of(slot)[0]) for slot in slots}
     ids.add(id_of(run_of(base, owner=replace(ALICE, uid=1001))[0]))
     assert len(ids) == 6
-
-
-def test_a_process_that_attaches_again_is_another_run_and_one_renamed_is_not() -> None:
-    first = as_named(b.WARM, launch="process:77:1:2", pid=77)
-    header = replace(first.header, attached_epoch_ns=first.header.attached_epoch_ns + SECOND)
-    again, named = replace(first, header=header), as_named(first, run="lora")
-    assert id_of(run_of(again)[0]) != id_of(run_of(first)[0])
-    assert id_of(run_of(named)[0]) == id_of(run_of(first)[0])
-
-
-@pytest.mark.parametrize("world_size", [None, 1])
-def test_each_training_that_a_batch_script_starts_is_a_run(
-    world_size: int | None,
-) -> None:
-    launched = {"launch": "slurm:77.", "launcher": "slurm", "world_size": world_size}
-    first = as_named(b.ended("finished"), pid=77, **launched)
-    header = replace(first.header, attached_epoch_ns=first.header.attached_epoch_ns + SECOND)
-    second = as_named(replace(first, header=header), pid=78)
-    assert id_of(run_of(first)[0]) != id_of(run_of(second)[0])
 
 
 @pytest.mark.parametrize(

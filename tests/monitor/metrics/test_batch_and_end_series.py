@@ -49,25 +49,6 @@ def left(how: str, code: int | None = None) -> Slot:
     return replace(slot, compile=replace(slot.compile, exit_code=0 if code is None else 1 + code))
 
 
-def test_batches_and_the_wait_for_them_are_counted() -> None:
-    view = b.view(FED)
-    assert values(view, "batches_total") == [({}, 3610)]
-    assert values(view, "data_wait_seconds_total") == [({}, 2.5)]
-    assert values(view, "last_batch_timestamp_seconds") == [({}, b.EPOCH - 3)]
-
-
-def test_without_a_data_loader_the_wait_is_unknown() -> None:
-    view = b.view(b.WARM)
-    assert values(view, "batches_total") == [({}, 0)]
-    assert values(view, "data_wait_seconds_total") == []
-    assert values(view, "last_batch_timestamp_seconds") == []
-
-
-def test_batches_are_unknown_if_torch_lacks_the_hook_point() -> None:
-    blind = b.view(replace(FED, identity=replace(FED.identity, missing=("batches",))))
-    assert values(blind, "batches_total") == values(blind, "data_wait_seconds_total") == []
-
-
 @pytest.mark.parametrize(
     ("view", "end", "code"),
     [
@@ -82,18 +63,6 @@ def test_batches_are_unknown_if_torch_lacks_the_hook_point() -> None:
 def test_an_end_has_its_exit_code_if_known(view: RankView, end: str, code: str) -> None:
     known = {"end": end, "exit_code": code, "signal": "", "exception": ""}
     assert values(view, "end_info") == [(known, 1)]
-
-
-def test_a_living_rank_has_no_end() -> None:
-    for name in ("end_info", "oom_killed"):
-        assert values(b.view(b.WARM), name) == []
-
-
-@pytest.mark.parametrize("killed", [True, False, None])
-def test_a_lost_rank_shows_whether_it_was_oom_killed_if_known(killed: bool | None) -> None:
-    lost = replace(b.view(b.WARM, alive=False, gone=5), oom_killed=killed)
-    assert values(lost, "oom_killed") == ([] if killed is None else [({}, killed)])
-    assert back(b.snapshot(lost)).ranks[0].oom_killed is killed
 
 
 def _run(*ends: float | None) -> Snapshot:
@@ -138,28 +107,6 @@ def test_batches_and_the_end_are_read_back_from_a_prometheus() -> None:
 
 
 ENDED = b.snapshot(b.view(left("finished", 0), alive=False))
-
-
-def test_a_rank_retains_its_series_until_a_scrape_has_their_final_values() -> None:
-    def later(seconds: float) -> set[str]:
-        return {s.name for s in samples(replace(ENDED, epoch=ENDED.epoch + seconds))}
-
-    assert "step_seconds_bucket" in later(60)
-    assert "step_seconds_bucket" not in later(180)
-    assert {s.name for s in samples(ENDED)} - later(180) == {
-        *("step_seconds_bucket", "step_seconds_count", "step_seconds_sum")
-    }
-
-
-def test_an_ended_rank_retains_nonzero_labels_and_a_0_is_read_back() -> None:
-    settled = samples(replace(ENDED, epoch=ENDED.epoch + 180))
-    columns = {
-        name: {s.labels[label]: s.value for s in settled if s.name == name}
-        for name, label in (("state", "state"), ("compile_phase", "phase"))
-    }
-    assert columns == {"state": {"finished": 1}, "compile_phase": {}}
-    assert sum(s.name == "recompiles_total" for s in settled) == 1
-    assert len([s for s in settled if "rank" in s.labels]) < 60
 
 
 def test_counters_of_an_ended_rank_are_read_back_from_a_prometheus() -> None:

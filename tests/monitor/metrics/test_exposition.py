@@ -11,7 +11,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.samples import Sample
 
 from support import builders as b
-from warmwatch_monitor.metrics import Distribution, Family, Labels, SnapshotCollector, render
+from warmwatch_monitor.metrics import Family, Labels, SnapshotCollector, render
 from warmwatch_monitor.metrics.families import content_type, encode
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -93,22 +93,3 @@ def test_a_registry_with_the_collector_serves_the_same_bytes(state: str, accept:
     registry.register(SnapshotCollector(lambda: snapshot, "0.1.0"))
     encoder, content_type = choose_encoder(accept)
     assert (encoder(registry), content_type) == render(snapshot, accept, version="0.1.0")
-
-
-def test_a_family_without_a_sample_is_omitted() -> None:
-    mute = Family(name="warmwatch_y", help="help", type="gauge", label="kind", columns=("a", "b"))
-    mute.rows.append((Labels({"run": "gpt2"}), (None, None)))
-    assert encode([Family(name="warmwatch_x", help="help", type="gauge"), mute], None)[0] == b""
-
-
-def test_a_histogram_has_its_buckets_count_and_sum() -> None:
-    family = Family(
-        name="warmwatch_x", help="h", type="histogram", label="kind", columns=("a",), bounds=(0.5,)
-    )
-    family.add(Labels({"run": "gpt2"}), Distribution(upto=(3,), count=4, sum=1.25))
-    assert encode([family], None)[0].decode().splitlines()[2:] == [
-        'warmwatch_x_bucket{kind="a",le="0.5",run="gpt2"} 3.0',
-        'warmwatch_x_bucket{kind="a",le="+Inf",run="gpt2"} 4.0',
-        'warmwatch_x_count{kind="a",run="gpt2"} 4.0',
-        'warmwatch_x_sum{kind="a",run="gpt2"} 1.25',
-    ]

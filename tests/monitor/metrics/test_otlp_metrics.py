@@ -113,20 +113,6 @@ def starts(request: ExportMetricsServiceRequest, name: str) -> list[float]:
     return [b.EPOCH - point.start_time_unix_nano / 1e9 for point in metric]
 
 
-def test_a_ranks_counters_start_when_its_agent_attached() -> None:
-    late = replace(b.WARM, header=replace(b.WARM.header, attached_epoch_ns=10**18))
-    snapshot = b.snapshot(b.view(b.as_rank(b.WARM, 0, 2)), b.view(b.as_rank(late, 1, 2)))
-    began = [pytest.approx(300), pytest.approx(b.EPOCH - 10**9)]
-    assert starts(converted(snapshot), "warmwatch_steps_total") == began
-    spread = starts(converted(snapshot), "warmwatch_step_seconds")
-    assert spread == [began[0], began[0], began[1], began[1]]
-
-
-def test_gauges_have_no_start_time() -> None:
-    gauges = [one for one in _all(converted(everything())) if one.kind == "gauge"]
-    assert {point.start_time_unix_nano for one in gauges for point in one} == {0}
-
-
 def test_a_counter_of_unknown_start_starts_when_it_is_first_sent() -> None:
     by, name = Converter("0.1.0", "x"), "warmwatch_gpu_energy_joules_total"
 
@@ -144,25 +130,8 @@ def test_a_counter_of_unknown_start_starts_when_it_is_first_sent() -> None:
     assert began(40.0, 300) == [pytest.approx(-300)]
 
 
-@pytest.mark.parametrize("name", sorted(NOT_SINCE_ATTACHING))
-def test_counters_from_outside_the_agent_do_not_start_when_it_attached(name: str) -> None:
-    assert starts(converted(everything()), name) == [0]
-
-
 def test_the_series_that_give_start_times_exist() -> None:
     assert {ATTACHED, *NOT_SINCE_ATTACHING} <= {series.name for series in RANK_SERIES}
-
-
-def test_a_histogram_has_no_invented_minimum_or_maximum() -> None:
-    metric = otlp.metrics(converted(everything()))["warmwatch_step_seconds"]
-    for point in metric.histogram.data_points:
-        assert not point.HasField("min")
-        assert not point.HasField("max")
-
-
-def test_an_empty_snapshot_is_sent() -> None:
-    names = set(otlp.metrics(converted(b.snapshot(sources=()))))
-    assert names == {"warmwatch_records_refused", "warmwatch_build_info"}
 
 
 def test_without_the_option_the_monitor_imports_no_otlp_module() -> None:

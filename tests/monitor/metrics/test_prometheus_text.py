@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from bisect import bisect_left
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,8 @@ from support import golden
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import BOUNDS_NS
-from warmwatch_monitor.metrics import DaemonSeries, render
+from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import (
-    BUCKET_SECONDS,
-    DISABLED,
-    PHASES,
     Host,
     ObservedTraining,
     ProcessReading,
@@ -108,11 +104,6 @@ def test_the_output_matches_the_reviewed_one(tmp_path: Path) -> None:
     golden.check("metrics_rich.txt", text(rich()), tmp_path)
 
 
-def test_the_output_without_a_run_matches_the_reviewed_one(tmp_path: Path) -> None:
-    empty = b.snapshot(sources=(SourceHealth(source="records", up=True),))
-    golden.check("metrics_empty.txt", text(empty), tmp_path)
-
-
 @pytest.mark.parametrize("state", [*STATES, "rich", "empty"])
 def test_promtool_reports_nothing(state: str) -> None:
     snapshots = {"rich": rich(), "empty": b.snapshot()}
@@ -178,13 +169,6 @@ def test_a_rank_without_a_gpu_has_every_other_series_of_the_contract() -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_only_the_series_of_the_present_state_is_1(state: str) -> None:
-    found = series(b.snapshot(STATES[state]))
-    states = {dict(labels)["state"]: v for (n, labels), v in found.items() if n.endswith("_state")}
-    assert states == {name: float(name == state) for name in STATES}
-
-
-@pytest.mark.parametrize("state", STATES)
 def test_the_metrics_agree_with_status(state: str) -> None:
     view = STATES[state]
     rank = status(b.snapshot(view))["runs"][0]["ranks"][0]
@@ -218,28 +202,6 @@ def test_unknown_values_have_no_series() -> None:
     assert of_rank(starting, "warmwatch_compile_workers", state="busy") is None
 
 
-def test_workers_read_only_once_are_not_counted_as_busy_or_idle() -> None:
-    once = b.view(b.WARM, process=replace(PROCESS, workers_busy=None, workers_idle=None))
-    assert of_rank(once, "warmwatch_compile_workers", state="idle") is None
-    assert of_rank(once, "warmwatch_process_cpu_seconds_total") == 180.25
-
-
-def test_tokens_are_steps_times_tokens_per_step() -> None:
-    assert of_rank(b.view(b.WARM), "warmwatch_tokens_total") == 3602 * 16384
-
-
-def test_tokens_before_and_after_a_changed_value_are_added() -> None:
-    changed = {"tokens_per_step": 10, "tokens_before": 3600 * 16384, "worth_since": 3600}
-    later = replace(b.WARM, compile=replace(b.WARM.compile, **changed))
-    assert of_rank(b.view(later), "warmwatch_tokens_total") == 3600 * 16384 + 2 * 10
-
-
-def test_compile_time_never_shrinks_when_a_compiling_rank_dies() -> None:
-    alive = of_rank(b.view(b.COMPILING), "warmwatch_compile_seconds_total", phase="inductor")
-    lost = b.view(b.COMPILING, alive=False, gone=0)
-    assert of_rank(lost, "warmwatch_compile_seconds_total", phase="inductor") == alive == 40.0
-
-
 @given(st.lists(st.integers(min_value=1, max_value=3 * 10**13), max_size=30))
 def test_buckets_count_the_steps_up_to_their_bound(durations: list[int]) -> None:
     slot = replace(b.WARM, clean_bins=b.bins(*durations))
@@ -256,51 +218,10 @@ def test_buckets_count_the_steps_up_to_their_bound(durations: list[int]) -> None
         assert count == sum(duration <= bound for duration in durations)
 
 
-def test_quantiles_of_the_buckets_are_near_the_true_ones() -> None:
-    """As histogram_quantile interpolates them: the buckets are less than 1.5 apart."""
-    assert all(b < 1.5 * a for a, b in pairwise(BUCKET_SECONDS))
-    for true in (0.0106, 0.106, 0.248, 21.0):
-        upto = b.view(replace(b.WARM, clean_bins=b.bins(*[round(true * 1e9)] * 100)))
-        counts = upto.figures.steps.clean.upto or ()
-        at = bisect_left(counts, 50)
-        low, high = BUCKET_SECONDS[at - 1], BUCKET_SECONDS[at]
-        assert low + (high - low) * 0.5 == pytest.approx(true, rel=0.25)
-
-
-def test_a_gauge_that_nothing_holds_has_no_series() -> None:
-    """A rank that is warm: no phase, nothing that turns compilation off, one limit at most."""
-    quiet = {name for name, _ in series(b.snapshot(b.view(b.WARM)))}
-    assert not quiet & {"warmwatch_compile_phase", "warmwatch_compile_disabled"}
-    off = replace(b.WARM, compile=replace(b.WARM.compile, disabled=2))
-    shown = [name for name, _ in series(b.snapshot(b.view(off))) if name.endswith("_disabled")]
-    assert len(shown) == len(DISABLED) - 1
-    phases = series(b.snapshot(b.view(b.COMPILING)))
-    assert sum(name == "warmwatch_compile_phase" for name, _ in phases) == len(PHASES)
-
-
-def test_step_time_sums_equal_those_of_the_record() -> None:
-    warm = b.view(b.WARM)
-    assert of_rank(warm, "warmwatch_step_seconds_sum", kind="clean") == pytest.approx(129.68)
-    assert of_rank(warm, "warmwatch_step_seconds_count", kind="clean") == 3601
-    assert of_rank(warm, "warmwatch_step_seconds_sum", kind="compile") == pytest.approx(120.3)
-    assert of_rank(warm, "warmwatch_step_seconds_count", kind="compile") == 1
-
-
-def test_a_run_name_with_invalid_utf_8_is_replaced_in_a_label() -> None:
-    odd = replace(b.WARM, identity=replace(b.WARM.identity, run="caf\udce9"))
-    names = {dict(labels).get("run") for _, labels in series(b.snapshot(b.view(odd)))}
-    assert "caf?" in names
-
-
 def test_a_run_name_with_quotes_and_newlines_is_escaped() -> None:
     name = 'a"b\\c\nd'
     odd = replace(b.WARM, identity=replace(b.WARM.identity, run=name))
     assert name in {dict(labels).get("run") for _, labels in series(b.snapshot(b.view(odd)))}
-
-
-def test_without_a_version_there_is_no_build_info() -> None:
-    body, _ = render(b.snapshot(), None)
-    assert b"build_info" not in body
 
 
 @pytest.mark.parametrize(
@@ -334,27 +255,3 @@ def test_counts_that_a_torch_lacks_have_no_series(hook_point: str, gone: set[str
     if hook_point == "runtime_compilations":
         kinds = {dict(labels)["kind"] for _, labels in lost}
         assert kinds == {"autotune", "cudagraph", "other"}
-
-
-def test_a_daemon_adds_its_process_its_place_and_its_clock(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """With the names that Prometheus' client libraries share; promtool has nothing to say."""
-    monkeypatch.setenv("NODE_NAME", "node-a")
-    monkeypatch.setenv("POD_NAMESPACE", "monitoring")
-    monkeypatch.setenv("POD_NAME", "warmwatch-x7")
-    snapshot = b.snapshot(b.view(b.WARM))
-    body, _ = render(snapshot, None, version="0.1.0", daemon=DaemonSeries())
-    done = subprocess.run(["promtool", "check", "metrics"], input=body, capture_output=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    samples = {s.name: s for family in plain(body.decode()) for s in family.samples}
-    assert samples.keys() >= {
-        "process_start_time_seconds",
-        "process_resident_memory_bytes",
-        "process_cpu_seconds_total",
-        "process_open_fds",
-        "process_max_fds",
-    }
-    place = {"daemon_host": "node-a", "daemon_namespace": "monitoring"}
-    assert samples["warmwatch_daemon_info"].labels == place | {"daemon_pod": "warmwatch-x7"}
-    assert samples["warmwatch_time_seconds"].value == snapshot.epoch

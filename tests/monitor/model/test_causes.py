@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support import builders as b
-from support.values import replace
-from warmwatch_monitor.model import Host
-from warmwatch_monitor.model.causes import Surroundings, causes_since, surroundings_of
+from warmwatch_monitor.model.causes import Surroundings, causes_since
 
 
 def at_seconds(at: float, **other: object) -> Surroundings:
@@ -75,53 +72,3 @@ def test_a_cause_is_a_difference_from_before(
     before: dict[str, object], now: dict[str, object], words: list[str]
 ) -> None:
     assert list(causes_since(at_seconds(100, **before), at_seconds(200, **now))) == words
-
-
-def test_the_surroundings_of_a_rank_come_from_its_record_its_gpus_and_its_host() -> None:
-    began = b.WARM.steps.last_step_ns - 4 * 10**9
-    slot = replace(
-        b.WARM,
-        steps=replace(b.WARM.steps, batch_wait_ns=7),
-        compile=replace(
-            b.WARM.compile,
-            background_saving_ns=10**9,
-            background_saving_since_ns=began,
-            allocator_retries=3,
-            fallbacks=1,
-            graph_breaks=2,
-            tokens_per_step=512,
-        ),
-    )
-    gpus = (
-        b.gpu(clocks_hertz=(("sm", 1.9e9),), power_limit_watts=700.0, processes=(1, 2)),
-        b.gpu(
-            1,
-            clocks_hertz=(("sm", 1.2e9),),
-            power_limit_watts=350.0,
-            throttled=(("sw_power_cap", True), ("hw_slowdown", False)),
-            processes=(1,),
-        ),
-    )
-    host = Host(
-        memory_total_bytes=1, memory_available_bytes=1, cpus=2, load_1m=0.5, stolen_seconds=7.0
-    )
-    assert surroundings_of(slot, gpus, host) == Surroundings(
-        at_ns=slot.steps.last_step_ns,
-        attached_ns=slot.header.attached_ns,
-        load=0.5,
-        cpus=2,
-        stolen=7.0,
-        wait_ns=7,
-        saving_ns=5 * 10**9,
-        tokens=512,
-        fallbacks=1,
-        breaks=2,
-        retries=2,
-        clock_hertz=1.2e9,
-        limit_watts=350.0,
-        throttled=("sw_power_cap",),
-        others=2,
-    )
-    bare = surroundings_of(b.WARM, (), None)
-    assert bare.retries is bare.limit_watts is bare.clock_hertz is bare.others is bare.load is None
-    assert bare.throttled is None

@@ -149,12 +149,6 @@ def test_a_dangling_link_is_written_through_or_refused(tmp_path: Path) -> None:
     assert round_.is_symlink()
 
 
-def test_a_file_name_of_the_maximum_length_is_written(tmp_path: Path) -> None:
-    place = tmp_path / ("n" * 255)
-    write(place, "new")
-    assert [one.read_text() for one in tmp_path.iterdir()] == ["new"]
-
-
 _PLANTED = """
 import os, sys
 from pathlib import Path

@@ -148,10 +148,3 @@ def test_ended_runs_are_not_in_the_headline_of_live_runs(runs: list[tuple[str, s
         if living and run.state in ENDED:
             assert run.run not in text
             assert any(d.startswith("earlier: ") for d in answer(snapshot).details)
-
-
-def test_a_long_name_is_shortened_in_the_middle() -> None:
-    name = "gpt2-" + "sweep-" * 20 + "lr3e-4"
-    assert shortened(name).startswith("gpt2-sweep")
-    assert shortened(name).endswith("lr3e-4")
-    assert len(shortened(name)) == 40

@@ -17,7 +17,6 @@ from warmwatch.shared.record import Slot
 from warmwatch_monitor.history import earlier_runs
 from warmwatch_monitor.history.comparability import (
     compiles_the_same,
-    first_warmup,
     is_comparable,
     known_of,
 )
@@ -30,7 +29,6 @@ from warmwatch_monitor.model import (
     Estimate,
     RankHistory,
     RecordReading,
-    RunView,
     Snapshot,
 )
 from warmwatch_monitor.model.journal import NOTHING, Wrapping
@@ -68,24 +66,6 @@ def test_the_time_left_is_of_the_current_compilation_and_the_later_ones() -> Non
     assert left(now(85, 5, FORWARD), BEFORE) == pytest.approx(25 + 3)
 
 
-def test_a_host_slower_than_last_time_scales_the_time_left() -> None:
-    """The host is slower so far; with less evidence the factor is smaller."""
-    before = replace(BEFORE, compiled=(replace(FORWARD, seconds=20.0), BACKWARD, BACKWARD))
-    slower = now(27, 3, replace(FORWARD, seconds=24.0))
-    doubt = 0.05 * 80
-    speed = (24 + doubt) / (20 + doubt)
-    assert left(slower, before) == pytest.approx(speed * 30 - 3 + speed * 30 + 3)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "first"), [(49.0, 40.0), (25.0, 10.0)], ids=["slower", "faster"]
-)
-def test_a_host_of_another_speed_gives_no_estimate(seconds: float, first: float) -> None:
-    """Another program takes the CPUs now, or it took them then: that may end any moment."""
-    before = replace(BEFORE, compiled=(replace(FORWARD, seconds=20.0), BACKWARD, BACKWARD))
-    assert left(now(seconds, 5, replace(FORWARD, seconds=first)), before) is None
-
-
 def test_a_compilation_longer_than_in_the_earlier_runs_ends_the_estimate() -> None:
     assert left(now(79), BEFORE) is not None
     assert left(now(81), BEFORE) is None
@@ -108,14 +88,6 @@ def test_earlier_runs_that_differ_predict_nothing() -> None:
     assert estimate(now(60), [BEFORE, longer, BEFORE]) is None, "53 or 73 s"
 
 
-def test_without_single_compilations_the_time_left_is_from_the_phases() -> None:
-    known = replace(now(20), compiled=None)
-    found = estimate(known, [BEFORE] * 3)
-    assert found is not None
-    assert found.left_seconds == pytest.approx(60 + 30 + 3)
-    assert found.phases == {"inductor": 60.0, "kernel_compile": 30.0}
-
-
 def test_a_compilation_longer_than_every_earlier_one_has_no_time_left() -> None:
     found = estimate(now(120, 10, FORWARD), [BEFORE])
     assert found == Estimate(of="warmup", so_far_seconds=120, last_seconds=113.0)
@@ -134,17 +106,6 @@ def test_a_different_compilation_gives_no_estimate(otherwise: dict[str, str]) ->
     assert left(now(85, 5, replace(FORWARD, **otherwise)), BEFORE) is None
     if "cache" not in otherwise:  # this is unknown while it compiles
         assert left(now(20, underway=Done(**otherwise)), BEFORE) is None
-
-
-def test_longer_than_last_time_is_said_once_it_is_so_of_all_and_stays() -> None:
-    """Whatever is compiled now: which earlier runs began like it changes in a warm-up."""
-    other = replace(FORWARD, name="evaluate")
-    short = EarlierWarmup(seconds=40.0, phase_seconds=PHASES, compiled=(other,))
-    for done in ((), (FORWARD,), (other,), (FORWARD, BACKWARD, other)):
-        assert estimate(now(60, 1, *done), [short, BEFORE]) is None
-        found = estimate(now(120, 1, *done), [short, BEFORE])
-        assert found is not None
-        assert (found.left_seconds, found.last_seconds) == (None, 40)
 
 
 def test_a_finished_rank_of_the_run_takes_precedence_over_the_history() -> None:
@@ -209,14 +170,6 @@ def before(id: str = "abcdefgh", seconds: float = 113.0, **what: Any) -> RunSumm
     )
 
 
-def test_only_the_first_warm_up_of_an_earlier_run_is_used() -> None:
-    found = first_warmup(before(), 0)
-    assert found is not None
-    assert found.compiled is not None
-    assert [one.seconds for one in found.compiled] == [80.0, 30.0]
-    assert found.phase_seconds == PHASES
-
-
 @pytest.mark.parametrize(
     ("otherwise", "comparable"),
     [
@@ -237,26 +190,6 @@ def test_only_the_same_program_under_the_same_conditions_is_used(
     assert compiles_the_same(mine, before())
     other = before(**otherwise)
     assert (compiles_the_same(mine, other), is_comparable(mine, other)) == (False, comparable)
-
-
-@pytest.mark.parametrize(
-    ("ops", "comparable"), [(100, True), (70, True), (60, False), (151, False), (None, True)]
-)
-def test_a_model_of_another_depth_is_not_comparable(ops: int | None, comparable: bool) -> None:
-    def deep(ops: int | None) -> RunSummary:
-        first = Compiled(ended=BEGAN + 81, seconds=80.0, kind="forward", name="forward", ops=ops)
-        again = replace(first, ops=ops and 9 * ops, ended=BEGAN + 90)
-        one = before()
-        return replace(one, ranks=(replace(one.ranks[0], compiled=(first, again)),))
-
-    assert is_comparable(known_of(deep(100)), deep(ops)) is comparable
-
-
-def test_without_a_gpu_another_host_is_another_device() -> None:
-    mine = known_of(before())
-    assert not compiles_the_same(mine, replace(before(), host="node2"))
-    gpus = {"gpus": ("NVIDIA H100",)}
-    assert compiles_the_same(known_of(before(**gpus)), replace(before(**gpus), host="node2"))
 
 
 def compiling(**identity: Any) -> Slot:
@@ -314,45 +247,6 @@ def test_each_rank_is_compared_with_every_rank_of_an_earlier_run(tmp_path: Path)
         assert found.warmup_seconds == (113.0,)
 
 
-def test_a_run_is_not_an_earlier_run_of_itself(look_up: Any) -> None:
-    own = replace(before(), began=BEGAN + 6000)
-    assert look_up(own) == RankHistory()
-
-
-def test_a_torch_compile_call_in_each_step_does_not_read_the_history_each_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    history, reads = store(tmp_path), list[int]()
-    monkeypatch.setattr(history, "readable", lambda _: reads.append(1) or [])
-    earlier_runs_source = EarlierRuns(history, lambda _: True)
-    for calls in range(1, 500):
-        slot = compiling()
-        slot = replace(slot, compile=replace(slot.compile, wrappers=calls))
-        earlier_runs_source.read([RecordReading(folder=str(tmp_path), slot=slot, alive=True)], ())
-    assert 0 < len(reads) < 50
-
-
-def test_the_history_is_read_once_for_all_ranks_of_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a host with 512 of them the daemon was busy with its history for 20 s."""
-    history, loaded = store(tmp_path), list[str]()
-    history.save([before(world_size=4)])
-    real = history.summaries
-    monkeypatch.setattr(history, "summaries", lambda ids: loaded.extend(ids) or real(ids))
-    folders = [tmp_path / str(rank) for rank in range(4)]
-    for folder in folders:
-        folder.mkdir()
-        (folder / "events.jsonl").write_text(WRAPPED)
-    ranks = [
-        RecordReading(folder=str(folder), slot=compiling(rank=rank, world_size=4), alive=True)
-        for rank, folder in enumerate(folders)
-    ]
-    found = EarlierRuns(history, lambda _: True).read(ranks, ())
-    assert [one.warmup_seconds for one in found.values()] == [(113.0,)] * 4
-    assert len(loaded) == 1
-
-
 def test_a_poll_does_not_parse_all_journals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -378,13 +272,6 @@ def test_an_unreadable_history_removes_only_the_estimate(
     assert {one.source: one.up for one in polled.sources}["precedents"] is False
     assert "left" not in summary(polled)
     assert polled.runs[0].state.value == "compiling"
-
-
-def test_a_command_queries_the_history_only_if_something_compiles(tmp_path: Path) -> None:
-    (tmp_path / "history.db").write_text("no database")
-    warm = RecordReading(folder="/a", slot=b.WARM, alive=True, pid=7)
-    polled = _polled(tmp_path, warm)
-    assert {one.source: one.up for one in polled.sources}["precedents"] is True
 
 
 def _polled(state: Path, record: RecordReading) -> Snapshot:
@@ -496,11 +383,3 @@ def test_a_cache_with_entries_gives_an_estimate_once_it_is_known_to_hit(
             b.runs(view), b.NOW + seconds * 10**9, {view.record.folder: history}
         )
         assert (run.ranks[0].estimate is not None) is estimated
-
-
-def test_a_compiling_peer_gives_no_estimate() -> None:
-    both: tuple[RunView, ...] = b.runs(
-        b.view(b.as_rank(b.COMPILING, 0, 2)), b.view(b.as_rank(b.COMPILING, 1, 2))
-    )
-    (run,) = with_estimates(both, b.NOW)
-    assert [view.estimate for view in run.ranks] == [None, None]

@@ -107,13 +107,6 @@ def test_what_limits_a_rank_survives_a_poll_that_cannot_read_it(
     assert verdict(22, ended) == "compute"
 
 
-def test_a_loop_that_begins_to_wait_for_its_own_code_ends_compute() -> None:
-    idle = {"utilization_ratio": 0.3, "sm_active_ratio": 0.1, "tensor_active_ratio": 0.1}
-    seen = verdicts(100, lambda at: idle if at >= 50 else {})
-    assert "compute" not in seen[53:]
-    assert set(seen[65:]) == {"host"}
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_noise_and_short_gaps_do_not_end_a_verdict(seed: int) -> None:
     chance = random.Random(seed)

@@ -17,7 +17,6 @@ from support.values import replace
 from warmwatch.shared.states import LIMITS
 from warmwatch_monitor.commands.report.goodput import CLEAN, DATA, goodput
 from warmwatch_monitor.model import (
-    Host,
     LimitedBy,
     LongStep,
     ProcessReading,
@@ -185,13 +184,6 @@ def test_gaps_do_not_claim_that_no_batch_is_awaited(waiting: float | None, words
     assert found.evidence == (words, "the process uses 1.0 cores")
 
 
-def test_a_wait_for_batches_is_shown_with_the_time_in_which_kernels_run() -> None:
-    found = limited_by(replace(TINY, waiting=0.65))
-    assert found is not None
-    words = ("65 % of the time waits for batches", "kernels run 30 % of the time")
-    assert found.evidence == words
-
-
 def test_a_lack_of_cpus_is_shown_with_the_gaps_of_a_gpu() -> None:
     found = limited_by(replace(TINY, cpu=0.4, cpus=8, queued=0.6, crowded=4.25))
     assert found is not None
@@ -202,49 +194,6 @@ def test_a_lack_of_cpus_is_shown_with_the_gaps_of_a_gpu() -> None:
         "its main thread waits for a CPU 60 % of the time",
         "4.2 runnable threads for each CPU",
     )
-
-
-@pytest.mark.parametrize(
-    ("load", "share", "waits"),
-    [
-        (Load(queued=0.8, cpu=0.04, cpus=1, evaluating=0.25), 0.6, "at least 60 %"),
-        (Load(queued=0.53, cpu=1.0, cpus=2), 0.5, "at least 50 %"),
-        (Load(queued=0.53, cpu=0.4, cpus=2), 0.53, "53 %"),
-    ],
-    ids=("evaluates", "own threads", "all"),
-)
-def test_a_lack_of_cpus_is_shown_without_a_gpu(load: Load, share: float, waits: str) -> None:
-    """The evidence has the share of the verdict, not another one for the same wait."""
-    found = limited_by(replace(load, crowded=4.25))
-    assert found is not None
-    assert (found.verdict, found.share) == ("shared", pytest.approx(share))
-    assert found.evidence[:2] == (
-        f"its main thread waits for a CPU {waits} of the time",
-        "4.2 runnable threads for each CPU",
-    )
-    assert found.evidence[2].startswith("the process uses")
-
-
-@pytest.mark.parametrize(
-    ("load", "words"),
-    [
-        (Load(queued=0.8, cpu=0.3, cpus=2), "limited by CPU contention (80 %)"),
-        (replace(TINY, cpu=0.4, queued=0.6), "limited by CPU contention (70 %)"),
-        (replace(AT_WORK, others=0.3), "limited by GPU contention (30 %)"),
-    ],
-)
-def test_the_sentence_says_what_is_shared(load: Load, words: str) -> None:
-    found = limited_by(load)
-    assert found is not None
-    view = replace(b.view(b.WARM), limited_by=found)
-    known = answer(b.snapshot(view))
-    assert known.summary.endswith(f"; {words}")
-    assert known.details[0].startswith(f"{words.partition(' (')[0]}: ")
-    without = replace(
-        view, limited_by=replace(found, evidence=(), contended=None)
-    )  # from a Prometheus server
-    words = words.replace("CPU ", "").replace("GPU ", "")
-    assert answer(b.snapshot(without)).summary.endswith(f"; {words}")
 
 
 SHARES = st.none() | st.floats(0, 1)
@@ -390,36 +339,12 @@ class Training:
         return load
 
 
-def test_averages_are_of_the_polls() -> None:
-    load = Training(tensor_active_ratio=0.3).after(40, batch_wait_ns=0.25, saving_ns=0.1, cpu=0.7)
-    assert load.waiting == pytest.approx(0.25)
-    assert load.saving == pytest.approx(0.1)
-    assert load.evaluating == 0
-    assert load.cpu == pytest.approx(0.7)
-    assert (load.tensor, load.sm, load.busy) == pytest.approx((0.3, 0.88, 0.99))
-    assert load.power == pytest.approx(686 / 700)
-
-
 @pytest.mark.parametrize(("queued", "limit"), [(0.02, None), (0.5, "shared")])
 def test_a_wait_for_a_cpu_counts_by_its_share_of_the_time(queued: float, limit: str | None) -> None:
     """A step that sleeps runs for 1 % of the time, and waits for a CPU as long as that."""
     load = Training().after(20, cpu=0.01, queued=queued)
     assert load.queued == pytest.approx(queued)
     assert verdict(load) == limit
-
-
-def test_pauses_in_a_step_that_spans_several_polls_count() -> None:
-    training = Training()
-    training.marked_every = 5
-    load = training.after(60, batch_wait_ns=0.4, saving_ns=0.3, evaluating_ns=0.2)
-    found = load.waiting, load.saving, load.evaluating
-    assert found == pytest.approx((0.4, 0.3, 0.2), abs=0.01)  # the first poll is part of a step
-
-
-def test_averages_follow_a_change_within_a_minute() -> None:
-    training = Training()
-    training.after(600, batch_wait_ns=0.0)
-    assert (training.after(60, batch_wait_ns=0.5).waiting or 0) == pytest.approx(0.5, abs=0.08)
 
 
 def test_a_few_seconds_give_no_verdict() -> None:
@@ -439,31 +364,6 @@ def test_one_pause_has_no_rate_and_two_have_one(name: str) -> None:
     assert verdict(load) == {"saving": "saving", "evaluating": "evaluation"}[name]
     assert getattr(load, name) == pytest.approx(40 / 79, abs=0.01)  # the first poll begins it
     assert verdict(training.after(300)) == "compute"
-
-
-@pytest.mark.parametrize("name", ["saving", "evaluating"])
-def test_short_pauses_next_to_a_long_one_give_it_no_rate(name: str) -> None:
-    training = Training(**COMPUTES)
-    assert verdict(training.after(20, **{f"{name}_ns": 0.01})) == "compute"
-    training.paused(20, f"{name}_ns")
-    assert verdict(training.after(5, **{f"{name}_ns": 0.01})) is None
-
-
-def test_a_long_pause_of_the_past_does_not_hide_what_recurs_now() -> None:
-    training = Training(**COMPUTES)
-    training.after(20)
-    training.paused(300, "saving_ns")
-    training.after(3000)
-    for _ in range(30):
-        training.paused(10, "saving_ns")
-        load = training.after(10)
-    assert verdict(load) == "saving"
-
-
-def test_a_short_save_leaves_the_verdict_of_the_gpu() -> None:
-    training = Training(**COMPUTES)
-    training.after(20)
-    assert verdict(training.paused(3, "saving_ns")) == "compute"
 
 
 def test_an_evaluation_counts_before_it_ends() -> None:
@@ -496,43 +396,6 @@ def test_the_idle_gpu_counts_while_a_loader_waits_for_long() -> None:
     assert (verdict(load), load.waiting) == ("input", pytest.approx(0.5, abs=0.1))
 
 
-def test_an_idle_gpu_counts_if_nothing_is_known_of_a_gap() -> None:
-    training = Training(**COMPUTES)
-    training.after(10)
-    training.after(10, batch_wait_ns=1e-6)
-    training.gpu = {**COMPUTES, "utilization_ratio": 0.0, "tensor_active_ratio": 0.0}
-    load = training.paused(30, "none")
-    assert (verdict(load), load.busy) == ("host", pytest.approx(0.2, abs=0.2))
-    assert verdict(training.after(30, cpu=0.0)) is None
-
-
-def test_pauses_of_each_step_are_the_limit_within_seconds() -> None:
-    assert verdict(Training(**COMPUTES).after(7, saving_ns=0.6)) == "saving"
-
-
-def test_averages_start_over_after_compile_activity() -> None:
-    training = Training()
-    training.after(40, batch_wait_ns=0.5)
-    window = follow(training.window, training.view(begun=3), NOW + 41 * SECOND, {1})
-    assert not window.means
-    assert window.verdict is None
-
-
-def test_gpu_readings_during_a_save_do_not_count() -> None:
-    training = Training(utilization_ratio=1.0)
-    training.after(20)
-    training.gpu["utilization_ratio"] = 0.0
-    training.seconds += 1
-    training.marked += 1
-    view = training.view()
-    view = replace(
-        view, figures=replace(view.figures, pauses=replace(view.figures.pauses, saving_since=1.0))
-    )
-    assert training.window is not None
-    window = follow(training.window, view, NOW + training.seconds * SECOND, {1})
-    assert window.means["busy"].value == 1.0
-
-
 def _whole(view: RankView, ran: float, compiling: float, waited: float) -> RankView:
     """``view`` of a run that has trained for ``ran`` seconds since it attached, and compiled."""
     figures = view.figures
@@ -546,22 +409,6 @@ def _whole(view: RankView, ran: float, compiling: float, waited: float) -> RankV
         who=replace(figures.who, attached_at=attached),
     )
     return replace(view, figures=figures)
-
-
-@pytest.mark.parametrize(("seconds", "share"), [(30, 0.4), (30, 0.9), (6, 0.4), (3, None)], ids=str)
-def test_a_late_reader_has_the_waits_since_the_last_compile_activity(
-    seconds: int, share: float | None
-) -> None:
-    """As in ``warmwatch status`` without a daemon; the first batch took a minute."""
-    training = Training()
-    training.seconds = training.marked = seconds
-    before = 60 * SECOND
-    ran = seconds * SECOND + 3 * SECOND // 2  # with the three steps that made it warm
-    training.spent["batch_wait_ns"] = before + round((share or 0.4) * ran)
-    training.spent["waited_before_ns"] = before
-    found = with_limits(b.runs(training.view()), {}, None, NOW)[1][0].limited_by
-    assert (found and found.verdict) == (None if share is None else "input")
-    assert (found and found.share) == (None if share is None else pytest.approx(share, abs=0.01))
 
 
 @pytest.mark.parametrize(
@@ -626,29 +473,6 @@ def test_sentence_daemon_and_report_agree_on_the_share_of_waits() -> None:
     share = taken[DATA] / (taken[DATA] + taken[CLEAN])
     assert (late.verdict, polled.verdict) == ("input", "input")
     assert (late.share, polled.share) == (pytest.approx(share, abs=0.05),) * 2
-
-
-@pytest.mark.parametrize(
-    ("recent", "share"),
-    [
-        ((SECOND // 4,) * 32, None),
-        ((SECOND,) * 32, None),
-        ((SECOND * 21 // 40,) * 32, 0.4),
-        ((SECOND // 4, SECOND // 4, SECOND // 2, SECOND) * 8, 0.4),  # batches in bursts
-    ],
-    ids=("faster", "slower", "alike", "bursts"),
-)
-def test_a_late_reader_has_no_old_share_of_waits(
-    recent: tuple[int, ...], share: float | None
-) -> None:
-    training = Training()
-    training.seconds = training.marked = 30
-    training.spent["batch_wait_ns"] = round(0.4 * 63 * SECOND / 2)
-    view = training.view()
-    slot = replace(view.record.slot, recent=b.ring(*recent))
-    view = replace(view, reading=replace(view.record, slot=slot))
-    found = with_limits(b.runs(view), {}, None, NOW)[1][0].limited_by
-    assert (found and found.share) == (share and pytest.approx(share, abs=0.01))
 
 
 @pytest.mark.parametrize(
@@ -801,26 +625,6 @@ def test_the_limit_of_one_rank_has_its_share_where_the_evidence_is_unknown() -> 
     assert limit.evidence == ("70 % of the time", "in rank 1 of 2 ranks")
 
 
-def test_a_step_that_does_not_come_is_not_explained_by_what_limited_the_steps_before() -> None:
-    training = Training()
-    training.after(20, cpu=0.3, queued=0.5)
-    assert training.window is not None
-    known = replace(training.window, verdict=limited_by(Load(queued=0.5, cpu=0.3, cpus=2)))
-    for seconds, verdict in ((1, "shared"), (30, None)):
-        at = NOW + (training.seconds + seconds) * SECOND
-        view = training.view(at=at)
-        just = {view.record.folder: replace(known, at_ns=at)}
-        _, (run,) = with_limits(b.runs(view), just, None, at)
-        assert ("silent" in run.ranks[0].judgement.conditions) is (verdict is None)
-        assert (run.limited_by.verdict if run.limited_by else None) == verdict
-
-
-def test_a_rank_that_compiles_again_has_no_verdict() -> None:
-    _, (run,) = with_limits(b.runs(b.view(b.RECOMPILING)), {}, None, NOW)
-    assert run.limited_by is None
-    assert rank(run.ranks[0]).limited_by is None
-
-
 RECORDING = Path(__file__).parents[2] / "captures" / "h100_gpt2_124m_default.json"
 
 
@@ -835,18 +639,6 @@ def test_the_recorded_gpt2_has_no_single_limit() -> None:
 
     load = Load(gpus=1, busy=0.86, sm=mean("sm"), tensor=mean("tensor"), dram=mean("dram"))
     assert limited_by(load) is None
-
-
-def test_the_sentence_has_the_verdict_and_the_details_the_evidence() -> None:
-    """In place of the GPU's load, so the sentence is about as long as without a limit."""
-    view = b.view(b.WARM, gpus=(b.gpu(0),))
-    known = answer(b.snapshot(replace(view, limited_by=limited_by(AT_WORK))))
-    unknown = answer(b.snapshot(view))
-    assert unknown.summary.endswith(f"{b.head(view)}; GPU 0 at 99 %, 686 W")
-    assert known.summary.endswith(f"{b.head(view)}; limited by compute (65 %)")
-    whole = "limited by compute: tensor cores 52 %, SMs 88 %, memory bandwidth 43 %, at its power"
-    assert known.details[0].startswith(whole)
-    assert known.details[1:] == ("GPU 0 at 99 %, 686 W", *unknown.details)
 
 
 @pytest.mark.parametrize(
@@ -865,13 +657,3 @@ def test_the_sentence_names_the_ranks_that_have_the_limit(
         for rank, limit in enumerate(ranks)
     ]
     assert answer(b.snapshot(*views)).summary.endswith(f"; {words}")
-
-
-HOST = Host(memory_total_bytes=1, memory_available_bytes=1, cpus=4, load_1m=12.0)
-
-
-def test_the_load_of_the_host_is_per_cpu() -> None:
-    training = Training()
-    training.after(10)
-    assert training.window is not None
-    assert load_of(training.window, training.view(), HOST, NOW + 10 * SECOND).crowded == 3.0

@@ -17,10 +17,8 @@ from warmwatch_monitor.model import (
     Host,
     MemoryGrowth,
     ProcessReading,
-    RecordReading,
     WorkersMemory,
 )
-from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.memory import (
     MemoryHistory,
     follow,
@@ -91,34 +89,6 @@ def test_a_leak_has_its_slope_its_begin_and_the_time_left() -> None:
     assert with_left(known, None, ()).left_seconds is None
 
 
-@pytest.mark.parametrize("in_cgroup", [False, True])
-def test_the_time_left_follows_the_free_memory_at_each_poll(in_cgroup: bool) -> None:
-    """The kernel kills a container at its own limit, even if the machine has free memory."""
-    judging = Judging()
-    seen = set()
-    for second in range(200):
-        now_ns = b.NOW + second * SECOND
-        last = {"steps": 1000 + 10 * second, "last_step_ns": now_ns}
-        slot = replace(b.WARM, steps=b.WARM.steps._replace(**last))
-        process = ProcessReading(
-            pid=7,
-            cpu_seconds=1.0,
-            resident_bytes=GB,
-            private_bytes=GB + 4 * MB * second,
-            memory_left_bytes=2 * GB - 4 * MB * second if in_cgroup else None,
-        )
-        host = replace(HOST, memory_available_bytes=10 * GB - second * MB)
-        around = OtherReadings(now_ns=now_ns, processes={7: process}, host=host)
-        one = RecordReading(folder="/a", slot=slot, alive=True, pid=7)
-        (run,), _ = judging.of([one], around, {"/a"})
-        known = run.ranks[0].memory_growth
-        if known is not None:
-            left = 2 * GB - 4 * MB * second if in_cgroup else 10 * GB - second * MB
-            assert known.left_seconds == pytest.approx(left / known.bytes_per_second)
-            seen.add(known.left_seconds)
-    assert len(seen) > 20
-
-
 @pytest.mark.parametrize("rate", [1.5 * MB, 40 * MB])
 def test_a_leak_of_any_size_is_found_within_minutes(rate: float) -> None:
     def leak(t: float) -> float:
@@ -150,29 +120,10 @@ def test_a_normal_training_raises_no_alarm_at_any_moment(name: str, host: Bytes)
         assert growth(known, LEFT) is None, f"{name}: alarm after {second} s"
 
 
-def test_a_leak_that_ends_is_no_longer_reported() -> None:
-    def host(t: float) -> float:
-        return 2 * GB + 4 * MB * min(t, 300)
-
-    assert found(host, 300) is not None
-    assert found(host, 420) is None
-    begin, end = changes(host, 600)
-    assert begin < 200
-    assert 300 < end < 420
-
-
 @pytest.mark.parametrize(("piece", "rate"), [(1, 3), (20, 2.5), (64, 0.6), (64, 1)])
 def test_a_leak_in_allocator_blocks_is_reported_without_a_gap(piece: int, rate: float) -> None:
     begun = changes(lambda t: 2 * GB + rate * t * MB // (piece * MB) * piece * MB, 3600)
     assert len(begun) == 1
-
-
-def test_the_history_is_bounded_and_covers_a_day() -> None:
-    day = followed(lambda t: GB + 0.1 * MB * t, 86_400)
-    assert len(day.buckets) <= 32
-    known = growth(day, LEFT)
-    assert known is not None
-    assert known.grown_bytes == pytest.approx(8640 * MB, rel=0.1)
 
 
 def gpu(used: int, *processes: int) -> GpuReading:
@@ -201,16 +152,6 @@ def test_gpu_memory_counts_if_no_other_process_is_on_it(
     assert (seen.of if seen else None) == of
     if seen is not None:
         assert seen.left_seconds == pytest.approx((60 * GB - 5980 * MB) / (20 * MB), rel=0.05)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"evaluating_since_ns": 5}, {"saving_since_ns": 5}, {"active_since_ns": 5}, {"warmups": 0}],
-)
-def test_only_training_time_counts(changes: dict[str, int]) -> None:
-    slot = replace(b.WARM, compile=b.WARM.compile._replace(**changes))
-    known = followed(lambda t: GB + 10 * MB * t, 300, slot=slot)
-    assert known == MemoryHistory()
 
 
 def test_functions_that_compiled_when_the_growth_began_are_named() -> None:

@@ -49,29 +49,6 @@ def test_two_live_runs_of_one_name_are_shown_under_stable_names() -> None:
     assert members(assembly, second, third) == {"gpt2": ["third"], "gpt2-2": ["second"]}
 
 
-def test_a_number_in_a_name_from_the_agent_is_not_reused() -> None:
-    numbered = record("numbered", run="gpt2-2", pid=3)
-    found = members(
-        Assembly(sources.settings("/d")),
-        record("first", pid=1, attached=20),
-        record("second", pid=2, attached=10),
-        numbered,
-    )
-    assert found == {"gpt2": ["first"], "gpt2-2": ["numbered"], "gpt2-3": ["second"]}
-
-
-def test_ranks_that_several_launchers_started_are_one_run() -> None:
-    ranks = [record(str(rank), pid=rank + 1, rank=rank, world_size=2) for rank in range(2)]
-    assert members(Assembly(sources.settings("/d")), *ranks) == {"gpt2": ["0", "1"]}
-
-
-def test_a_restarted_run_continues_under_its_name() -> None:
-    assembly = Assembly(sources.settings("/d"))
-    dead = record("dead", pid=1, attached=20, alive=False)
-    restarted = record("restarted", pid=2, attached=10)
-    assert members(assembly, dead, restarted) == {"gpt2": ["restarted"]}
-
-
 def test_runs_that_lived_together_are_numbered_also_when_both_have_ended() -> None:
     """Without a daemon nothing has seen them live: a sweep whose parent trains too."""
     ended = {name: lived(name, *times) for name, times in LIVES.items()}
@@ -105,10 +82,3 @@ def test_a_child_that_is_not_a_rank_never_represents_its_parent() -> None:
             (run,) = group(rivals, Circumstances(now_ns=b.NOW))
             assert [view.reading.folder for view in run.ranks] == ["/d/parent"]
             assert run.state is State.STARTING
-
-
-def test_a_child_that_is_a_rank_replaces_a_parent_that_only_started_it() -> None:
-    parent = record("parent", pid=7, attached=20)
-    rank = record("rank", pid=8, launch="process:7:4026531836:99", steps=STEPS, world_size=1)
-    (run,) = group((parent, rank), Circumstances(now_ns=b.NOW))
-    assert [view.reading.folder for view in run.ranks] == ["/d/rank"]

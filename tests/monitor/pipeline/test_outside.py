@@ -159,31 +159,12 @@ def test_it_ends_with_the_step_that_waited_and_counts_from_then_on() -> None:
     assert seen.slot.compile.phase_ns[OUTSIDE] == 14 * SECOND
 
 
-def test_compilers_that_follow_each_other_are_one_activity() -> None:
-    polls, one = Polls(), at(10)
-    polls.see(0, one, 8)
-    gap = polls.see(3, one, None)
-    assert gap.slot.compile.active_since_ns == b.ago(8)
-    assert polls.see(5, one, 1).slot.compile.active_since_ns == b.ago(8)
-    over = polls.see(20, one, None)
-    assert over.slot.compile.active_since_ns == 0
-    assert over.slot.compile.phase_ns[OUTSIDE] == 13 * SECOND, "until it was last seen"
-    assert over.slot.compile.ended == one.slot.compile.ended + 1
-
-
 def test_activity_that_the_agent_records_takes_its_place() -> None:
     polls, one = Polls(), at(10)
     polls.see(0, one, 8)
     own = replace(one, slot=one.slot._replace(compile=b.RECOMPILING.compile))
     seen = polls.see(1, own, 9)
     assert seen.slot.compile.active_phase == b.RECOMPILING.compile.active_phase
-
-
-def test_before_the_first_step_nothing_shows_that_it_goes_on() -> None:
-    new = b.slot(attached=5)
-    seen = Polls().see(0, RecordReading(folder="/r/a", slot=new, alive=True, pid=7), 60)
-    assert state(seen) == "compiling"
-    assert seen.slot.compile.active_since_ns == b.ago(5), "not before it attached"
 
 
 def test_an_eager_training_is_warm_after_k_steps_more() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,6 @@ from support import builders, sources
 from support.builders import EPOCH, NOW
 from support.records import wait_until, write_record
 from support.values import replace
-from warmwatch.shared.record import Slot, StepCounts
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import (
     GpuReading,
@@ -28,7 +26,7 @@ from warmwatch_monitor.model import (
 from warmwatch_monitor.pipeline import poller as module
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.sources.host import HostAndProcesses
-from warmwatch_monitor.sources.listed import HOST, RECORDS, Feed, Read, Readings, Source, living
+from warmwatch_monitor.sources.listed import RECORDS, Read, Readings, Source, living
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 
 LIVING = RecordReading(folder="a", slot=builders.slot(), alive=True, pid=7)
@@ -107,34 +105,6 @@ def test_a_command_is_awaited_until_its_first_record() -> None:
     assert not made(Records(), host_source).poll_once().awaited
 
 
-def test_a_command_judges_the_records_as_they_are_after_the_slowest_source() -> None:
-    """ "No step in the 3.9 s since it attached" must not span a second without a poll."""
-    hands = [NOW]
-    clock = Clock(monotonic_ns=lambda: hands[0], epoch=lambda: EPOCH)
-
-    def read() -> RecordsReading:
-        return replace(FOUND, records=(replace(LIVING, slot=stepped(hands[0])),))
-
-    def stepped(now: int) -> Slot:
-        return builders.slot(steps=StepCounts(steps=9, last_step_ns=now - 10**8))
-
-    def slow_host(others: Readings) -> HostAndProcesses:
-        hands[0] += 10**9
-        return host_source(others)
-
-    snapshot = made(Records(read), slow_host, clock=clock).poll_once()
-    assert snapshot.now_ns == NOW + 10**9
-    (rank,) = snapshot.runs[0].ranks
-    assert rank.figures.progress.last_step_age_seconds == pytest.approx(0.1)
-    assert rank.process == PROCESS
-
-
-def test_before_the_first_poll_the_snapshot_has_epoch_0_and_no_source_is_up() -> None:
-    snapshot = made(Records(), host_source, clock=FIXED).latest()
-    assert (snapshot.epoch, snapshot.runs) == (0.0, ())
-    assert [h.error for h in snapshot.sources] == ["its first read has not ended"] * 3
-
-
 def test_a_source_that_raises_is_down_with_a_sentence_and_its_readings_are_absent() -> None:
     records = Records()
     poller = made(records, host_source, clock=FIXED)
@@ -147,26 +117,6 @@ def test_a_source_that_raises_is_down_with_a_sentence_and_its_readings_are_absen
     assert health(snapshot)["host"].up
     records.behave = lambda: FOUND
     assert len(poller.poll_once().runs) == 1
-
-
-def test_an_error_of_the_host_source_hides_no_run() -> None:
-    snapshot = made(Records(), fail, clock=FIXED).poll_once()
-    (rank,) = snapshot.runs[0].ranks
-    assert rank.process is None
-    assert not health(snapshot)["host"].up
-
-
-def test_the_poller_polls_until_it_is_stopped() -> None:
-    others = set(threading.enumerate())
-    reads: list[int] = []
-    records = Records(lambda: reads.append(1) or FOUND)
-    with running(made(records, host_source, interval=0.05)) as poller:
-        wait_until(lambda: len(reads) > 3)
-        wait_until(lambda: poller.latest().runs)
-    count = len(reads)
-    left = set(threading.enumerate()) - others
-    assert not [thread for thread in left if thread.name.startswith("warmwatch-")]
-    assert len(reads) == count
 
 
 def test_the_poller_continues_after_a_source_raised() -> None:
@@ -255,39 +205,6 @@ def test_after_a_suspension_no_earlier_reading_is_reported(
     assert all(source.up for source in now.sources)
 
 
-def test_a_slow_source_is_given_three_intervals() -> None:
-    now = [0]
-    feed = Feed("slow", lambda: 5, Clock(monotonic_ns=lambda: now[0]), 60.0)
-    feed.read()
-    now[0] = 170 * 10**9
-    assert feed.current(now[0])[0] == 5
-    now[0] = 190 * 10**9
-    value, health = feed.current(now[0])
-    assert value is None
-    assert (health.up, health.error) == (False, "no answer for 190 s")
-
-
-def test_an_added_source_is_read_and_has_its_health() -> None:
-    """One entry suffices: the poller names no data source itself."""
-    requested_pids: list[list[int]] = []
-    fans: Source[None] = Source(
-        name="fans",
-        interval=lambda settings: settings.interval,
-        make=lambda _settings, _clock: lambda others: requested_pids.append(living(others)),
-    )
-    left_alone = replace(fans, name="left alone", interval=lambda _settings: None)
-    listed = (
-        sources.instead(RECORDS, Records().read),
-        sources.instead(HOST, host_source),
-        fans,
-        left_alone,
-    )
-    snapshot = Poller(sources.settings("/d"), sources=listed, clock=FIXED).poll_once()
-    assert list(health(snapshot)) == ["records", "host", "fans", "publisher"]
-    assert health(snapshot)["fans"].up
-    assert requested_pids == [[7]]
-
-
 def threads_of(name: str) -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name == f"warmwatch-{name}"]
 
@@ -328,15 +245,6 @@ def test_a_hanging_driver_is_called_once_for_any_number_of_reads(
     finally:
         poller.stop()
     assert not threads_of("nvml")
-
-
-def test_a_source_that_recovers_is_read_again(stuck: threading.Event) -> None:
-    feed = Feed("slow", stuck.wait, Clock(), 1.0)
-    assert not feed.read_within(0.05)
-    assert not feed.read_within(0.05), "the same read is still under way"
-    stuck.set()
-    wait_until(lambda: feed.current(time.monotonic_ns())[0])
-    assert feed.read_within(20)
 
 
 def test_a_command_reads_whole_journals_in_as_many_polls_as_needed(

@@ -150,11 +150,6 @@ def test_the_publisher_continues_after_the_whole_assembly_raised(
         watching.stop()
 
 
-def test_its_health_contains_time_and_duration_of_a_poll() -> None:
-    now = publisher(poller(GOOD, clock=Hands().clock()).poll_once())
-    assert (now.up, now.last_success, now.read_seconds, now.error) == (True, EPOCH, 0.0, None)
-
-
 def probe(path: str, latest: Callable[[], Snapshot]) -> httpx.Response:
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app=Api(latest, "0.1.0"))

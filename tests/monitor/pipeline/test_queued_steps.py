@@ -87,42 +87,6 @@ def test_the_speed_is_the_wall_time_of_a_step(real: float, every: int) -> None:
     assert not [one for one in training.views if one.slower]
 
 
-@pytest.mark.parametrize("real", [0.4, 1.5])
-def test_every_second_step_may_wait(real: float) -> None:
-    """Of an odd number of steps, more than half may have waited."""
-    training = Training()
-    training.run(queued(real, 2, 120))
-    for one in training.views[6:]:
-        assert one.figures.steps.recent == pytest.approx(real, rel=0.1)
-
-
-def test_synchronizations_of_long_ago_do_not_count() -> None:
-    """Polls may miss many: the mean from one to a much later one is not the present speed."""
-    training, wait = Training(), [0.01, 0.3, 0.01]
-    training.run(iter([*queued(0.3, 10, 30), *[0.3] * 500, *[0.06] * 1000]))
-    before = len(training.views)
-    training.run(iter([*wait, *[0.06] * 250, *wait, *[0.06] * 60]))
-    for one in training.views[before:]:
-        assert one.figures.steps.recent == pytest.approx(0.06, rel=0.1)
-
-
-def test_a_few_slow_steps_of_a_loop_that_waits_in_each_step_are_no_waits() -> None:
-    """If one of 25 steps waited, the last 64 would show some."""
-    training = Training()
-    training.run(iter([*[0.8] * 87, *queued(0.02, 1, 45)]))
-    assert training.first_look() == pytest.approx(0.02, rel=0.1)
-
-
-@pytest.mark.parametrize("real", [0.006, 0.2])
-def test_a_loop_that_fills_the_queue_has_the_same_speed_at_each_poll(real: float) -> None:
-    """Also while it launches for seconds, when many steps in a row do not wait."""
-    training, launch = Training(), 0.3 * real
-    before = [launch] * 21 + [real] * 28
-    training.run(iter([*before, 50 * real - sum(before)] * round(3 / real)))
-    for one in training.views[-90:]:
-        assert one.figures.steps.recent == pytest.approx(real, rel=0.15)
-
-
 def test_a_loop_that_synchronizes_less_often_is_neither_faster_nor_slower() -> None:
     training = Training()
     for every in (1, 100, 1, 10, 1):
@@ -141,25 +105,6 @@ def test_a_gpu_that_becomes_slower_is_reported_with_both_speeds(every: int) -> N
     assert view.slower.before == pytest.approx(0.02, rel=0.1)
     assert view.slower.seconds == pytest.approx(0.05, rel=0.1)
     assert view.slower.since_step == pytest.approx(4500, abs=250)
-
-
-def test_a_slowdown_lasts_over_a_few_fast_seconds() -> None:
-    """The recent speed stays slow, though few of all steps of the run were."""
-    training = Training()
-    training.run(queued(0.02, 100, 120))
-    training.run(queued(0.04, 100, 60))
-    before = len(training.views)
-    training.run(iter([*queued(0.02, 100, 4), *queued(0.04, 100, 20)]))
-    for one in training.views[before:]:
-        assert (one.figures.steps.recent or 0.0) > 0.03
-        assert one.slower is not None
-
-
-def test_a_hiccup_in_a_loop_that_waits_in_each_step_changes_little() -> None:
-    training = Training()
-    training.run(queued(0.02, 1, 60))
-    view = training.run(iter([1.5, *queued(0.02, 1, 10)]))
-    assert view.figures.steps.recent == pytest.approx(0.02, rel=0.1)
 
 
 @pytest.mark.parametrize(("every", "seconds"), [(1, 3), (10, 10), (50, 5), (100, 45)])
@@ -197,19 +142,6 @@ def test_a_recorded_loop_has_the_speed_of_the_gpu_within_seconds_of_each_change(
         if training.steps > 100 and recent != pytest.approx(true, rel=0.15):
             slow.append(polled)
     assert [at for at in slow if not (20 < at < 24 or 40 < at < 45)] == []
-
-
-@pytest.mark.parametrize("every", [10, 100])
-def test_a_regular_wait_of_over_a_second_is_not_a_gap_and_a_hang_is(every: int) -> None:
-    """So a report counts it neither as a gap nor as an unknown step."""
-    training = Training()
-    view = training.run(queued(2.0 / every, every, 60))
-    assert len(training.long_steps) == 6
-    assert view.figures.log.long_steps == ()
-    view = training.run(
-        iter([*queued(2.0 / every, every, 10), 40.0, *queued(2.0 / every, every, 10)])
-    )
-    assert [one.seconds for one in view.figures.log.long_steps] == [40.0]
 
 
 def test_a_rare_long_step_of_a_loop_that_waits_in_each_step_is_a_gap() -> None:

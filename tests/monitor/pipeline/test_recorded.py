@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,10 +12,9 @@ from support import builders as b
 from support.builders import NOW, SECOND, view_of
 from support.values import field_names, replace
 from warmwatch.shared import record
-from warmwatch.shared.record import CompileCounts, Slot, StepCounts
+from warmwatch.shared.record import Slot
 from warmwatch_monitor.model import Beginning, Figures, GraphBreak, RecordReading
-from warmwatch_monitor.pipeline.figures import cached_figures, forget_gone
-from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
+from warmwatch_monitor.pipeline.figures import forget_gone
 from warmwatch_monitor.pipeline.slot_figures import lengths
 
 DURATIONS = st.lists(st.integers(1, 2 * 10**13), max_size=40)
@@ -77,18 +75,6 @@ def _of_one_poll(figures: Figures) -> Figures:
     return replace(figures, steps=replace(figures.steps, last_second=None))
 
 
-def test_no_figure_of_a_removed_record_is_cached() -> None:
-    first, judging, around = reading(b.WARM), Judging(), OtherReadings(now_ns=NOW)
-    judging.of([first], around, None)
-    known = cached_figures(first)
-    judging.of([first], around, None)
-    assert cached_figures(first) is known
-    judging.of([], around, None)
-    assert cached_figures(first) is known, "its directory could not be read"
-    judging.of([], around, set())
-    assert cached_figures(first) is not known
-
-
 @given(DURATIONS, st.floats(0, 1))
 def test_a_quantile_is_in_the_bin_of_its_step(durations: list[int], q: float) -> None:
     found = record.quantile_ns(b.bins(*durations), q)
@@ -131,23 +117,3 @@ def _leaves(value: Any, where: str = "") -> list[tuple[str, Any]]:
         return [(where.removeprefix("."), value)]
     parts = ((name, getattr(value, name)) for name in names)
     return [leaf for name, part in parts for leaf in _leaves(part, f"{where}.{name}")]
-
-
-def test_the_reopening_reason_is_that_of_the_open_warm_up() -> None:
-    early = replace(b.RECOMPILATION, at_ns=b.ago(60), reason="early")
-    both = (early, b.RECOMPILATION)
-    assert figures(b.RECOMPILING, compilations=both).log.reopened_by == b.RECOMPILATION
-    assert figures(b.WARM, compilations=both).log.reopened_by is None
-
-
-def test_a_duration_is_measured_on_the_monotonic_clock() -> None:
-    """The wall clock may have been set since the agent attached."""
-    header = replace(b.WARM.header, attached_epoch_ns=10**18)
-    progress = figures(replace(b.WARM, header=header)).progress
-    assert progress.compiler_quiet_seconds == pytest.approx(130)
-    assert progress.quiet_seconds == pytest.approx(0.02)
-
-
-def test_a_rank_with_recent_activity_reports_how_often() -> None:
-    counts = CompileCounts(begun=1, touched_steps=(20, 19, 9, *[0] * 7), activities_seen=1)
-    assert figures(b.slot(StepCounts(steps=20), counts)).steps.touched_lately == 2

@@ -125,29 +125,6 @@ def test_observing_work_does_not_delay_a_real_stall(
     assert watched.states(1) == [State.STALLED]
 
 
-def test_a_rank_that_stops_to_work_is_stalled_a_minute_later() -> None:
-    watched = Watched((EVALUATES, 1.0))
-    assert watched.states(300) == [State.WARM]
-    watched.ranks = ((SPINS, 1.0),)
-    assert watched.states(60) == [State.WARM]
-    assert watched.states(1) == [State.STALLED]
-
-
-def test_ranks_that_wait_for_one_that_evaluates_are_not_stalled() -> None:
-    assert Watched((EVALUATES, 1.0), (SPINS, 1.0)).states(120) == [State.WARM] * 2
-    assert Watched((SPINS, 1.0), (EVALUATES, 1.0)).states(120) == [State.WARM] * 2
-    assert Watched((IDLES, 0.1), (SPINS, 1.0)).states(120) == [State.STALLED] * 2
-
-
-def test_observed_work_is_retained_over_a_failed_poll() -> None:
-    watched = Watched((EVALUATES, 1.0))
-    watched.states(100)
-    watched.ranks = ((IDLES, 0.0),)
-    assert watched.states(30, records=False) == []
-    assert watched.states(30) == [State.WARM]
-    assert watched.states(1) == [State.STALLED]
-
-
 def test_observed_work_is_retained_over_a_failed_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -181,28 +158,6 @@ def test_ranks_stall_before_their_first_step_if_each_is_seen_to_do_nothing(
     watched = Watched(*ranks, slot=slot)
     assert set(watched.states(299)) == {State.WARMING}
     assert set(watched.states(3)) == {state}
-
-
-def test_a_reading_of_the_process_counts_only_once() -> None:
-    process = ProcessReading(pid=1, cpu_seconds=7.0, resident_bytes=1, cpu_ratio=1.0)
-    first = follow_work(Work(), process, (), 100, uses_gpus=False)
-    assert first.working_ns == 100
-    assert follow_work(first, process, (), 200, uses_gpus=False).working_ns == 100
-
-
-def test_a_rank_whose_gpus_are_not_read_is_not_known_to_be_idle() -> None:
-    """A compilation that measures kernels keeps only the GPU busy: it does not hang."""
-    process = ProcessReading(
-        pid=1, cpu_seconds=7.0, resident_bytes=1, cpu_ratio=0.0, workers_busy=0, workers_idle=0
-    )
-    idle, unread = (b.gpu(0, **values) for values in (IDLES, UNREAD))
-    for gpus, uses_gpus, busy_ns in (
-        ((idle,), True, 0),
-        ((unread,), True, NOW),
-        ((), True, NOW),
-        ((), False, 0),
-    ):
-        assert follow_work(Work(), process, gpus, NOW, uses_gpus=uses_gpus).busy_ns == busy_ns
 
 
 def test_a_rank_that_receives_batches_is_not_stalled() -> None:

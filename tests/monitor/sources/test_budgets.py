@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -24,17 +23,14 @@ from warmwatch_monitor.base.errors import NO_RECENT_RUN, UnknownRunError, Unread
 from warmwatch_monitor.base.settings import Settings, parse_address
 from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.commands.cli import cli
-from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import (
     Snapshot,
     SourceHealth,
     incomplete,
     why_left_out,
 )
-from warmwatch_monitor.model.budgets import LONGEST_PAUSE
 from warmwatch_monitor.pipeline.assembly import Assembly
-from warmwatch_monitor.pipeline.poller import Poller
-from warmwatch_monitor.sources.listed import RECORDS, Feed, Readings
+from warmwatch_monitor.sources.listed import RECORDS, Readings
 from warmwatch_monitor.sources.records import directory as directories
 from warmwatch_monitor.sources.records import source as records
 from warmwatch_monitor.sources.records.directory import RecordDirectory
@@ -97,39 +93,6 @@ def names(found: RecordsReading) -> set[str]:
 
 
 @root
-def test_polls_without_time_read_one_record_each_until_all_are_read(directory: Path) -> None:
-    for number in range(4):
-        forge(directory, warm(f"flood{number}"), f"flood{number}")
-    forge(directory, warm("gpt2"), "alice", ALICE)
-    source = RecordsSource([str(directory)], retention=900)
-    unread = [source.read(0.0).unread for _ in range(5)]
-    assert unread == [4, 3, 2, 1, 0]
-
-
-@root
-def test_live_records_are_read_before_ended_ones_and_the_least_recently_read_first(
-    directory: Path,
-) -> None:
-    """1,000 records that were never read do not delay the step of a living run."""
-    living = forge(directory, warm("gpt2"), "alice", ALICE)
-    source = RecordsSource([str(directory)], retention=900)
-    with held(living):
-        source.read(0.0)
-        for number in range(5):
-            forge(directory, warm(f"flood{number}"), f"{number}", MALLORY + number)
-        turns = []
-        for _ in range(4):
-            before = {one.folder: one.read_ns for one in source._records.values()}
-            source.read(0.0)
-            turns += [
-                Path(folder).name == "alice"
-                for folder, one in source._records.items()
-                if one.read_ns != before.get(folder, 0)
-            ]
-    assert turns == [True, False, True, False] or turns == [False, True, False, True]
-
-
-@root
 def test_live_ranks_are_shown_first_if_not_all_fit(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,22 +113,6 @@ def test_live_ranks_are_shown_first_if_not_all_fit(
 
 
 @root
-def test_a_live_run_is_shown_if_there_are_too_many_users(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(records, "SHOWN", 5)
-    for number in range(8):
-        forge(directory, warm(f"other{number}"), f"other{number}", MALLORY + number)
-    folder = forge(directory, warm("gpt2"), "alice", ALICE)
-    source = RecordsSource([str(directory)], retention=900)
-    with held(folder):
-        for _ in range(3):
-            found = source.read()
-            assert "alice" in names(found)
-            assert found.crowded
-
-
-@root
 def test_long_names_and_texts_count_for_several_ranks(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,27 +121,6 @@ def test_long_names_and_texts_count_for_several_ranks(
         forge(directory, warm(f"{number}" + "é" * 150), f"long{number}")
     found = RecordsSource([str(directory)], retention=900).read()
     assert found.left_out == {"ranks": 2}  # four units each
-
-
-def test_records_are_shown_before_their_long_journals_are_read_live_ones_first(
-    tmp_path: Path,
-) -> None:
-    lines = [{"event": "other", "t": 1, "text": "x" * 1000}] * 300
-    lines.append({"event": "exit", "t": 1, "exception": "ValueError"})
-    write_record(tmp_path, warm("ended"), name="ended", events=lines)
-    folder = write_record(tmp_path, warm("living"), name="living", events=lines)
-    source = RecordsSource([str(tmp_path)], retention=900)
-    with held(folder):
-        found = source.read(0.0)
-        while found.unread:
-            found = source.read(0.0)
-        assert names(found) == {"living", "ended"}
-        last = {}
-        while found.unread_bytes:
-            last = {one.slot.identity.run: one.exception for one in found.records}
-            found = source.read(0.0)
-        assert last == {"living": "ValueError", "ended": None}
-        assert {one.exception for one in found.records} == {"ValueError"}
 
 
 def test_a_slow_listing_continues_at_the_next_poll(
@@ -297,16 +223,6 @@ def test_users_over_a_limit_are_named_and_what_the_total_leaves_out_is_reported(
             assert (len(found.records), found.crowded) == (34, True)
 
 
-def test_unread_records_of_users_over_a_limit_leave_no_name_undecided() -> None:
-    found = {"unread": 9, "unread_beyond": 9, "over": frozenset({MALLORY})}
-    made = snapshot(**found)
-    with pytest.raises(UnknownRunError) as error:
-        status(made, "gpt2")
-    assert not isinstance(error.value, UnreadRunError)
-    with pytest.raises(UnreadRunError, match="records have been read yet \\(1 are left\\)"):
-        status(snapshot(**{**found, "unread_beyond": 8}), "gpt2")
-
-
 def test_an_omitted_run_is_unread_for_every_client() -> None:
     made = snapshot(left_out_runs=frozenset({(MALLORY, "gpt2")}), over=frozenset({MALLORY}))
     for name in ("gpt2", "gpt2@mallory"):
@@ -316,20 +232,6 @@ def test_an_omitted_run_is_unread_for_every_client() -> None:
     assert (
         why_left_out(made, "bert", MALLORY) == "you have more records than an answer has room for"
     )
-
-
-@root
-def test_unread_records_of_a_user_over_a_limit_are_counted_separately(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(directories, "RECORDS_OF_A_USER", 3)
-    for number in range(4):
-        forge(directory, warm(f"flood{number}"), f"flood{number}")
-    for number in range(2):
-        forge(directory, warm(f"alice{number}"), f"alice{number}", ALICE)
-    found = RecordsSource([str(directory)], retention=900).read(0.0)
-    assert found.unread == 4
-    assert found.unread_beyond in {2, 3}, "one was read, of either user"
 
 
 def test_a_requested_run_is_shown_before_newer_live_ones_of_its_owner(
@@ -404,20 +306,6 @@ def test_live_records_are_followed_although_their_user_has_many_newer_ones(
         assert "living" in names(source.read())
 
 
-def test_dead_records_are_read_once_a_second_if_time_is_limited(tmp_path: Path) -> None:
-    clock = Turned()
-    write_record(tmp_path, warm("dead"))
-    source = RecordsSource([str(tmp_path)], retention=1e6, clock=clock.clock)
-    (record,) = [source.read(60.0), *source._records.values()][1:]
-    read = [record.read_ns]
-    for _ in range(30):
-        clock.turn(0.1)
-        source.read(60.0)
-        read.append(record.read_ns)
-    assert len(set(read)) < 26  # each time for 2 s, then once a second
-    assert len(set(read[-10:])) <= 2
-
-
 def test_while_the_records_are_unreadable_no_run_is_unknown() -> None:
     down = replace(HEALTH, up=False, error="no answer for 6 s")
     with pytest.raises(UnreadRunError, match="the records cannot be read: no answer for 6 s"):
@@ -459,61 +347,3 @@ def test_wait_and_runs_exit_with_6_if_the_callers_own_records_are_omitted(
     monkeypatch.setattr("warmwatch_monitor.sources.records.directory.RECORDS_OF_A_USER", 1)
     noted = True
     assert codes() == [6, 6, 6, 0]
-
-
-def test_a_command_reads_all_records_in_as_many_polls_as_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("warmwatch_monitor.sources.listed.POLL_SECONDS", 0.0)
-    for number in range(5):
-        write_record(tmp_path, warm(f"run{number}"), name=f"{number}")
-    made = Poller(settings(tmp_path), sources=[RECORDS]).poll_once()
-    assert len(made.runs) == 5
-    assert incomplete(made) is None
-
-
-def test_gpus_without_nvml_data_have_no_series_and_are_counted() -> None:
-    known = b.gpu(0)
-    slot = b.slot(gpus=(known.uuid, *(f"GPU-{number}" for number in range(200))))
-    text = _metrics(b.snapshot(b.view(slot, gpus=(known,)), left_out_total={"gpus": 63}))
-    assert [line for line in text if line.startswith("warmwatch_rank_gpu_info{")] == [
-        f'warmwatch_rank_gpu_info{{rank="0",run="gpt2",uuid="{known.uuid}"}} 1.0'
-    ]
-    assert 'warmwatch_left_out_total{what="gpus"} 63.0' in text
-    (rank,) = status(b.snapshot(b.view(slot, gpus=(known,))))["runs"][0]["ranks"]
-    assert len(rank["gpus"]) == 64
-
-
-def _metrics(made: Snapshot) -> list[str]:
-    return render(made, None)[0].decode().splitlines()
-
-
-def test_the_total_of_omitted_records_grows_by_new_ones() -> None:
-    assembly = Assembly(settings(Path("/nowhere")))
-    totals = []
-    for count in (0, 5, None, 5, 3, 4):  # None: a failed read
-        reading = None if count is None else RecordsReading(left_out={"ranks": count})
-        readings = Readings(values={RECORDS.name: reading})
-        made = assembly.make(readings, (HEALTH,), b.NOW, b.EPOCH).snapshot
-        assert made.left_out["ranks"] == (count or 0)
-        totals.append(made.left_out_total["ranks"])
-    assert totals == [0, 5, 5, 5, 5, 6]
-    assert 'warmwatch_left_out_total{what="records"} 0.0' in _metrics(made)
-
-
-def test_slow_polls_pause_longer() -> None:
-    stopping, waits = threading.Event(), list[float]()
-
-    class Stop(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            waits.append(timeout or 0.0)
-            self.set()
-            return True
-
-    feed = Feed("records", lambda: None, Clock(), 0.2)
-    feed.follow(Stop(), stopping.set, lambda: 0.0)
-    feed.follow(Stop(), stopping.set, lambda: 0.1)
-    feed.follow(Stop(), stopping.set, lambda: 9.0)
-    assert waits[0] <= 0.2
-    assert 0.8 <= waits[1] <= LONGEST_PAUSE  # 0.11 of a core
-    assert waits[2] == LONGEST_PAUSE

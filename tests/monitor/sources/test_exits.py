@@ -117,25 +117,6 @@ def test_a_process_that_is_already_gone_is_skipped() -> None:
         assert ExitWatch().follow(child.pid) is None
 
 
-def test_the_end_of_a_later_process_with_the_same_pid_is_another_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A pid comes again after some 32,000 processes; what is known of the first one stays."""
-    real = os.pidfd_open
-    watch = ExitWatch()
-    endings = []
-    for number in (signal.SIGABRT, signal.SIGKILL):
-        with subprocess.Popen(SLEEPS) as child:
-            monkeypatch.setattr(os, "pidfd_open", lambda _pid, of=child.pid: real(of))
-            ending = watch.follow(2**22)
-            assert ending is not None
-            monkeypatch.setattr(folder, "_zombie_status", lambda _pid, it=number: it)
-            os.kill(child.pid, number)
-            wait_until(lambda one=ending: one.death is not None)
-            endings.append(ending)
-    assert [one.death and one.death.signal for one in endings] == [signal.SIGABRT, signal.SIGKILL]
-
-
 def test_a_record_is_read_although_the_kernel_allows_no_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -81,33 +81,6 @@ def test_a_function_has_all_of_its_compilations_including_the_backward(tmp_path:
     )
 
 
-def test_a_function_that_several_lines_call_names_none_of_them(tmp_path: Path) -> None:
-    """Else all of its cost would be that of the last caller, such as an evaluation."""
-    seven, nine = ({**FORWARD, "caller": f"train.py:{line}"} for line in (7, 9))
-    (one,) = read(tmp_path / "several", seven, BACKWARD, nine, nine).sums.functions.most_expensive
-    assert one.caller is None
-    (one,) = read(tmp_path / "single", nine, BACKWARD, nine).sums.functions.most_expensive
-    assert one.caller == "train.py:9"
-
-
-def test_all_compilations_count_and_not_only_the_last_ones(tmp_path: Path) -> None:
-    lines = [{**FORWARD, "id": f"0/{n}", "seconds": 1.0} for n in range(60)]
-    journal = read(tmp_path, *lines)
-    assert len(journal.sums.compilations) < 60
-    assert [(one.compilations, one.seconds) for one in journal.sums.functions.most_expensive] == [
-        (60, 60.0)
-    ]
-
-
-def test_compilations_of_an_unknown_function_have_their_own_row(tmp_path: Path) -> None:
-    (one,) = read(tmp_path, BACKWARD).sums.functions.most_expensive
-    assert (one.name, one.seconds) == (None, 20.0)
-
-
-def test_other_compilers_compile_no_function(tmp_path: Path) -> None:
-    assert read(tmp_path, {**FORWARD, "kind": "triton"}).sums.functions.most_expensive == ()
-
-
 def test_stored_functions_are_bounded_and_the_others_summed() -> None:
     folded = Functions()
     for n in range(MOST + 40):
@@ -120,19 +93,6 @@ def test_stored_functions_are_bounded_and_the_others_summed() -> None:
     total = sum(one.seconds for one in folded.most_expensive)
     assert math.isclose(total, sum(range(MOST + 40)))
     assert folded.most_expensive is folded.most_expensive
-
-
-def test_a_line_that_no_agent_writes_is_refused_completely(tmp_path: Path) -> None:
-    wrong: list[dict[str, Any]] = [
-        {**FORWARD, "phase_us": [1]},
-        {**FORWARD, "phase_us": {"dynamo": -1}},
-        {**FORWARD, "slowest": {"a": 1}},
-        {**FORWARD, "slowest": [["a"]]},
-        {**FORWARD, "slowest": [["a", "b"]]},
-        {**FORWARD, "guards": 1.5},
-    ]
-    journal = read(tmp_path, *wrong)
-    assert (journal.broken_lines, journal.sums.functions.most_expensive) == (len(wrong), ())
 
 
 def rank_with(*costs: FunctionCost) -> dict[str, Any]:
@@ -171,19 +131,6 @@ def test_status_has_the_ten_most_expensive_functions_and_the_sum_of_the_others()
     assert numbers.split()[0] == "0"
     assert max(map(len, table([run], 80))) <= 80
     assert table([run], 120)[3].startswith(f"{long.name} (quite_a_module.py:9)")
-
-
-def test_generated_functions_have_descriptive_names() -> None:
-    wrapper = FunctionCost(name="inner", file="external_utils.py", line=67, seconds=2.0)
-    resumed = "torch_dynamo_resume_in_torch_dynamo_resume_in_forward_at_8_at_10"
-    rest = FunctionCost(name=resumed, file="t.py", line=10, seconds=1.0)
-    run = rank_with(wrapper, rest)
-    reported = run["ranks"][0]["compile"]["functions"]
-    names = ["the model", "forward after a graph break (t.py:10)"]
-    assert [one["called"] for one in reported] == names
-    assert [reported[0]["name"], reported[1]["name"]] == ["inner", resumed], "as PyTorch has it"
-    rows = [line for line in table([run], 80)[2:] if not line.startswith(" ")]
-    assert [row.split("  ")[0] for row in rows] == names
 
 
 def test_the_command_prints_the_table(tmp_path: Path) -> None:

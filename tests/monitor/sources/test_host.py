@@ -160,17 +160,6 @@ def cpu_of_tree(pid: int) -> float:
     return spent
 
 
-def test_a_process_without_a_pool_has_no_workers() -> None:
-    now = [0.0]
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    source = host(now)
-    source.read([child.pid])
-    now[0] = 20.0
-    reading = source.read([child.pid])[child.pid]
-    child.communicate()
-    assert (reading.workers_busy, reading.workers_idle) == (0, 0)
-
-
 def test_spawned_workers_count_but_not_the_resource_tracker() -> None:
     tree = {1: [2, 3], 2: [20, 21, 22], 3: [30], 20: [200]}
     commands = {

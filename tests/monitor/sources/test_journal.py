@@ -14,13 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warmwatch.shared.values import STRICT_EXPORT
-from warmwatch_monitor.model import Beginning, Recompile
-from warmwatch_monitor.model.journal import MOST_KERNELS
 from warmwatch_monitor.sources.records import parsed_journal
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_record import CHUNK, Journal
-from warmwatch_monitor.sources.records.journal_sums import MOST_BREAKS, MOST_EVENTS
-from warmwatch_monitor.sources.records.parsed_journal import LARGEST_JOURNAL
+from warmwatch_monitor.sources.records.journal_sums import MOST_BREAKS
 
 GOOD = '{"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}'
 BAD = {
@@ -80,12 +77,6 @@ def test_the_dearest_remedy_is_kept_beyond_the_last_compilations(tmp_path: Path)
     )
 
 
-def test_compilations_after_a_warm_line_follow_the_warm_up(tmp_path: Path) -> None:
-    warm = '{"t": 6, "event": "warm", "at": 4}'
-    followed = journal(tmp_path / "events.jsonl", GOOD, GOOD, warm, GOOD)
-    assert [one.after_warm for one in followed.sums.compilations] == [False, False, True]
-
-
 @pytest.mark.parametrize("bad", BAD)
 def test_an_invalid_line_is_counted_and_the_next_one_is_read(tmp_path: Path, bad: str) -> None:
     followed = journal(tmp_path / "events.jsonl", BAD[bad], GOOD)
@@ -100,15 +91,6 @@ def test_a_text_is_truncated_and_printable(tmp_path: Path) -> None:
     assert one.reason is not None
     assert len(one.reason) <= parsed_journal.LONGEST_TEXT + 3
     assert one.name == "a\\x1bb"
-
-
-def test_lists_and_tables_are_as_short_as_an_agent_writes_them(tmp_path: Path) -> None:
-    slowest = [["k", 9]] * 1_000
-    phases = {**{f"p{n}": 1 for n in range(2_000)}, "dynamo": 7}
-    long = json.dumps({**json.loads(GOOD), "slowest": slowest, "phase_us": phases})
-    (one,) = journal(tmp_path / "events.jsonl", long).sums.compilations
-    assert one.slowest == (("k", 9),) * MOST_KERNELS
-    assert one.phase_us == {"dynamo": 7}
 
 
 JSON = st.recursive(
@@ -239,23 +221,6 @@ def many(count: int) -> str:
     return "".join(GOOD.replace("0/1", f"{number}/0") + "\n" for number in range(count))
 
 
-def test_a_long_journal_is_read_completely_at_first(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    reasons = [line("graph_break", n, reason=f"r{n}", count=1) for n in range(5)]
-    path.write_text("".join(f"{one}\n" for one in reasons) + many(60_000))
-    assert 4 * CHUNK < path.stat().st_size < LARGEST_JOURNAL
-    followed = Journal()
-    assert follow(followed, path)
-    assert [one.id for one in followed.sums.compilations] == [
-        f"{n}/0" for n in range(60_000 - MOST_EVENTS, 60_000)
-    ]
-    assert len(followed.sums.breaks) == 5
-    (cost,) = followed.sums.functions.most_expensive
-    assert cost.compilations == 60_000
-    left = followed.broken_lines, followed.unread_bytes, followed.skipped_bytes
-    assert left == (0, 0, 0)
-
-
 def test_reading_a_journal_resumes_where_the_last_poll_ran_out_of_time(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text(many(20_000))
@@ -273,54 +238,11 @@ def test_reading_a_journal_resumes_where_the_last_poll_ran_out_of_time(tmp_path:
     assert followed.sums.compilations[-1].id == "19999/0"
 
 
-def test_appended_lines_are_read_even_if_others_used_the_budget(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "events.jsonl"
-    path.write_text(GOOD + "\n")
-    followed = Journal()
-    with Folder(str(tmp_path)) as folder:
-        assert followed.follow(folder, lambda: False)
-    assert len(followed.sums.compilations) == 1
-
-
 def line(event: str, t: int, **values: object) -> str:
     return json.dumps({"t": t, "event": event, **values})
 
 
 WHERE = {"name": "forward", "file": "model.py", "line": 31}
-
-
-def test_another_compiler_s_activity_is_reported_when_it_starts(tmp_path: Path) -> None:
-    kernel = {"kind": "triton", "name": "scale", "file": "kernels.py", "line": 7}
-    followed = journal(
-        tmp_path / "events.jsonl",
-        line("begin", 3, activity=1, what="triton tune", steps=0, **kernel),
-        line("recompile", 4, reason="n: expected 1, actual 2", category="shape", **kernel),
-        line("begin", 5, activity=2, what="custom", kind="of another time", name="mine"),
-    )
-    assert followed.sums.recompile is not None
-    assert (followed.sums.recompile.kind, followed.sums.recompile.name) == ("triton", "scale")
-    assert followed.sums.beginning == Beginning(at_ns=5, what="custom", kind="other", name="mine")
-
-
-def test_the_last_start_its_reason_and_the_end_of_the_process_are_reported(tmp_path: Path) -> None:
-    why = {"reason": "0/0: lr == 0.1", "category": "python_value", **WHERE}
-    followed = journal(
-        tmp_path / "events.jsonl",
-        line("begin", 3, activity=1, what="dynamo", steps=0),
-        line("recompile", 4, **{**why, "reason": "an older one"}),
-        line("begin", 7, activity=2, what="entire_backward_compile", steps=0),
-        line("recompile", 8, **why),
-        line("compilation", 9, id="0/1", kind="forward", steps=21, **why),
-        line("exit", 10, how="failed", exception="RuntimeError", code=1, steps=3),
-    )
-    assert followed.sums.beginning == Beginning(at_ns=7, what="entire_backward_compile")
-    assert followed.sums.recompile == Recompile(at_ns=8, **why)
-    assert followed.sums.exception == "RuntimeError"
-    (made,) = followed.sums.compilations
-    assert (made.name, made.file, made.line, made.step) == ("forward", "model.py", 31, 21)
-    assert followed.broken_lines == 0
 
 
 @pytest.mark.parametrize(

@@ -108,20 +108,6 @@ def lock_is_free(folder: Path) -> bool:
     return record.lock_holder(answer) is None
 
 
-def test_a_record_that_the_training_copies_never_makes_it_lost(
-    tmp_path: Path, training: Training, hands: Hands
-) -> None:
-    """However long it makes no step after that."""
-    source = hands.source(training.folder.parent)
-    assert only(source).alive
-    training.do(COPY)
-    assert lock_is_free(training.folder), "or this test proves nothing"
-    for seconds in (0, 0.2, 1, 3, 60, 600):
-        hands.turn(seconds)
-        reading = only(source)
-        assert (reading.alive, reading.pid, reading.gone_ns) == (True, training.process.pid, None)
-
-
 @pytest.mark.parametrize("copied", [False, True])
 def test_a_killed_training_is_gone_at_the_next_poll(
     tmp_path: Path, training: Training, hands: Hands, *, copied: bool
@@ -169,19 +155,6 @@ def test_a_process_that_executed_another_program_is_gone(
     wait_until(lambda: followed is not None and followed.death is not None)
     hands.turn(11)
     assert only(source).death is None
-
-
-def test_the_agent_locks_its_record_again_at_the_next_rare_write(
-    training: Training,
-) -> None:
-    for rare in (
-        "from warmwatch import _guard; _guard.report('test', ValueError())",
-        "warmwatch.attach(tokens_per_step=7)",
-    ):
-        training.do(COPY)
-        assert lock_is_free(training.folder)
-        training.do(rare)
-        assert not lock_is_free(training.folder)
 
 
 def test_the_agent_does_not_close_a_descriptor_that_now_belongs_to_another_file(
@@ -246,35 +219,6 @@ def test_a_rank_that_was_gone_and_advances_or_locks_again_is_alive(
         assert not only(source).alive
     with held(folder) as process:
         assert (only(source).alive, only(source).pid) == (True, process.pid)
-
-
-def test_a_removed_rank_that_advances_comes_back(
-    tmp_path: Path, hands: Hands, move: Callable[[int], None]
-) -> None:
-    folder = write_record(tmp_path, builders.slot(StepCounts(steps=1), attached=5))
-    os.utime(folder / record.SLOT, (builders.EPOCH, builders.EPOCH))
-    source = hands.source(tmp_path)
-    only(source)
-    hands.turn(3)
-    only(source)
-    for _ in range(3):
-        hands.turn(1000)
-        assert source.read().records == ()
-    move(2)
-    hands.turn(11)
-    assert only(source).alive
-
-
-def test_a_record_with_an_end_is_not_alive_even_if_it_changes(
-    tmp_path: Path, hands: Hands, move: Callable[[int], None]
-) -> None:
-    folder = write_record(tmp_path, builders.slot(StepCounts(steps=1)))
-    source = hands.source(tmp_path)
-    with held(folder):
-        assert only(source).alive
-        update(folder, builders.slot(StepCounts(steps=2), CompileCounts(end_code=1, ended_ns=NOW)))
-    wait_until(lambda: lock_is_free(folder))
-    assert not only(source).alive
 
 
 def test_a_shared_lock_of_another_process_is_not_a_sign_of_life(

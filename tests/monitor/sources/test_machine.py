@@ -14,14 +14,9 @@ from support import builders as b
 from support import sources
 from support.documents import status
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import Host, ProcessReading, Snapshot
+from warmwatch_monitor.model import Host, Snapshot
 from warmwatch_monitor.sources import host, listed
 from warmwatch_monitor.sources.host import HostSource, read_machine
-
-HOST = Host(
-    memory_total_bytes=64, memory_available_bytes=48, cpus=16, load_1m=2.5, stolen_seconds=7.5
-)
-
 
 # of its own: in this process threads of another test may be about to end
 THREADS = """
@@ -72,12 +67,6 @@ def test_the_threads_of_a_process_are_counted() -> None:
     assert counted == [1, 4]
 
 
-def test_the_poller_publishes_the_host_without_any_run(tmp_path: Path) -> None:
-    snapshot = sources.poller(directories=(str(tmp_path),)).poll_once()
-    assert snapshot.host is not None
-    assert snapshot.host.cpus == os.cpu_count()
-
-
 def test_an_unreadable_host_is_absent_and_its_source_is_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,39 +81,11 @@ def test_an_unreadable_host_is_absent_and_its_source_is_down(
     assert (found["host"].up, found["host"].error) == (False, "PermissionError: /proc/meminfo")
 
 
-def test_the_host_and_a_rank_s_threads_have_their_series() -> None:
-    process = ProcessReading(pid=4711, cpu_seconds=1.0, resident_bytes=1, threads=42)
-    assert values(b.snapshot(b.view(b.WARM, process=process), host=HOST)) == {
-        "warmwatch_process_threads": 42,
-        "warmwatch_host_memory_total_bytes": 64,
-        "warmwatch_host_memory_available_bytes": 48,
-        "warmwatch_host_load1": 2.5,
-        "warmwatch_host_cpus": 16,
-    }
-
-
 def test_unknown_values_of_the_host_have_no_series_and_are_null() -> None:
     assert values(b.snapshot()) == {}
     assert status(b.snapshot())["host"] is None
     unloaded = Host(memory_total_bytes=64, memory_available_bytes=48, cpus=16)
     assert "warmwatch_host_load1" not in values(b.snapshot(host=unloaded))
-
-
-def test_the_status_answer_contains_the_host() -> None:
-    assert status(b.snapshot(host=HOST))["host"] == {
-        "memory_total_bytes": 64,
-        "memory_available_bytes": 48,
-        "cpus": 16,
-        "load_1m": 2.5,
-        "pci_gpus": None,
-        "stolen_seconds": 7.5,
-    }
-
-
-def test_promtool_accepts_the_series_of_the_host() -> None:
-    text = render(b.snapshot(host=HOST), None)[0]
-    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_gpus_are_counted_on_the_bus_without_their_driver(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from support.sources import records
 from warmwatch.shared.record import CompileCounts
 from warmwatch_monitor.model import GpuReading
 from warmwatch_monitor.sources.listed import RECORDS, Readings, is_steady
-from warmwatch_monitor.sources.nvml.devices import spelled
 from warmwatch_monitor.sources.nvml.source import NvmlSource
 
 
@@ -125,20 +124,6 @@ def test_a_sentinel_is_not_a_value(
     assert gpu.memory_total_bytes == 85_520_809_984
 
 
-def test_activity_needs_two_samples_a_tenth_of_a_second_apart(
-    nvml: Standin, source: NvmlSource, time: Time
-) -> None:
-    nvml.say(board(0, gpm="10 20 30"))
-    assert only(source.read()).sm_active_ratio is None
-    time.passes(0.05)
-    assert only(source.read()).sm_active_ratio is None
-    time.passes(0.06)
-    assert only(source.read()).sm_active_ratio == pytest.approx(0.10)
-    nvml.say(board(0, gpm="70 20 30"))
-    time.passes(0.05)
-    assert only(source.read()).sm_active_ratio == pytest.approx(0.10), "too soon for a new one"
-
-
 def test_utilization_by_process_is_read_if_there_are_several(
     nvml: Standin, source: NvmlSource, time: Time
 ) -> None:
@@ -164,51 +149,6 @@ def test_the_first_reading_has_the_utilization_that_nvml_kept(
     assert ages == pytest.approx([0.8, 0.6, 0.4], abs=0.1)
     time.passes(1)
     assert only(source.read()).kept_utilization == ()
-
-
-def test_only_a_metric_that_the_gpu_lacks_is_absent(
-    nvml: Standin, source: NvmlSource, time: Time
-) -> None:
-    nvml.say(board(0, gpm="88 52"))
-    source.read()
-    time.passes(1)
-    gpu = only(source.read())
-    assert (gpu.sm_active_ratio, gpu.tensor_active_ratio, gpu.dram_active_ratio) == (
-        pytest.approx(0.88),
-        pytest.approx(0.52),
-        None,
-    )
-
-
-def test_expensive_reads_are_rare(nvml: Standin, source: NvmlSource, time: Time) -> None:
-    """The energy counter at most once a second, limits and error counts every ten."""
-    nvml.say(board(0))
-    source.read()
-    nvml.say(board(0, energy="6000000", power_limit="500000", ecc="1 2"))
-    time.passes(0.2)
-    gpu = only(source.read())
-    assert (gpu.energy_joules, gpu.power_limit_watts) == (5000.0, 700.0)
-    time.passes(0.8)
-    gpu = only(source.read())
-    assert (gpu.energy_joules, gpu.power_limit_watts) == (6000.0, 700.0)
-    time.passes(9)
-    gpu = only(source.read())
-    assert gpu.power_limit_watts == 500.0
-    assert gpu.ecc_errors == (("corrected", 1), ("uncorrected", 2))
-
-
-def test_the_energy_counter_is_read_less_often_while_nothing_compiles(
-    nvml: Standin, source: NvmlSource, time: Time
-) -> None:
-    nvml.say(board(0))
-    source.read()
-    nvml.say(board(0, energy="6000000"))
-    time.passes(4)
-    assert only(source.read(steady=True)).energy_joules == 5000.0
-    assert only(source.read()).energy_joules == 6000.0
-    nvml.say(board(0, energy="7000000"))
-    time.passes(5)
-    assert only(source.read(steady=True)).energy_joules == 7000.0
 
 
 @pytest.mark.parametrize(
@@ -289,29 +229,3 @@ def test_a_gpu_that_is_partitioned_later_is_detected(
     nvml.say(board(0, mig="1"), **{"gpu0/mig0/uuid": "MIG-1"})
     time.passes(31)
     assert [gpu.uuid for gpu in source.read()] == [H100["uuid"], "MIG-1"]
-
-
-def test_an_energy_counter_that_decreases_is_returned_unchanged(
-    nvml: Standin, source: NvmlSource, time: Time
-) -> None:
-    """Prometheus takes a fall for a counter reset, which a reloaded driver is."""
-    nvml.say(board(0, energy=str(2**32 - 1000)))
-    assert only(source.read()).energy_joules == pytest.approx(4_294_966.296)
-    nvml.say(board(0, energy="500"))
-    time.passes(1)
-    assert only(source.read()).energy_joules == 0.5
-
-
-def test_a_mig_device_whose_name_has_no_size_has_no_profile(
-    nvml: Standin, source: NvmlSource
-) -> None:
-    part = {"gpu0/mig0/uuid": "MIG-1", "gpu0/mig0/name": "NVIDIA H100 80GB HBM3"}
-    nvml.say(board(0, mig="1"), **part)
-    _, child = source.read()
-    assert (child.name, child.profile) == ("NVIDIA H100 80GB HBM3", None)
-
-
-def test_uuids_have_one_spelling() -> None:
-    assert spelled("GPU-71D7AB") == "GPU-71d7ab"
-    assert spelled("MIG-71D7AB") == "MIG-71d7ab"
-    assert spelled("MIG-GPU-71D7AB/7/0") == "MIG-GPU-71d7ab/7/0"

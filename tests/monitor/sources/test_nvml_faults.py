@@ -7,7 +7,6 @@ import gc
 import threading
 import tracemalloc
 
-import pynvml
 import pytest
 
 from support.nvml import Standin, board
@@ -23,14 +22,6 @@ def test_xid_errors_are_counted_as_they_occur(nvml: Standin, source: NvmlSource)
     first, second = source.read()
     assert (first.xid_errors, first.last_xid) == (0, None)
     assert (second.xid_errors, second.last_xid) == (2, 48)
-
-
-def test_without_xid_events_of_the_driver_their_count_is_unknown(
-    nvml: Standin, source: NvmlSource
-) -> None:
-    nvml.say(board(0, xids="!4"))
-    (gpu,) = source.read()
-    assert (gpu.xid_errors, gpu.power_watts) == (None, 686.0)
 
 
 def test_a_lost_gpu_is_named_with_its_error_and_recovers(
@@ -68,27 +59,6 @@ def test_a_driver_that_loads_late_unloads_and_reloads_is_followed(
     assert len(source.read()) == 2
 
 
-def test_a_lost_gpu_remains_listed_with_its_last_error(
-    nvml: Standin, source: NvmlSource, time: Time
-) -> None:
-    """XID 79 is "fallen off the bus": what explains the loss must outlive it."""
-    nvml.say(board(0), board(1, util="0 0", power="118000"))
-    source.read()
-    nvml.say(board(0), board(1, xids="0 79"))
-    source.read()
-    nvml.say(board(0), board(1, lost="15"))
-    for _ in range(4):  # the library is initialized again meanwhile, and returns no handle for it
-        first, second = source.read()
-        assert (first.power_watts, first.trouble) == (686.0, None)
-        assert (second.uuid, second.trouble) == (board(1)["uuid"], "the driver has lost it")
-        assert (second.xid_errors, second.last_xid) == (1, 79)
-        time.passes(31)
-    nvml.say(board(0), board(1))
-    time.passes(31)
-    _, second = source.read()
-    assert (second.trouble, second.xid_errors, second.idle_watts) == (None, 1, 118.0)
-
-
 def test_a_lost_gpu_does_not_stop_the_count_of_the_others_xid_errors(
     nvml: Standin, source: NvmlSource, time: Time
 ) -> None:
@@ -100,21 +70,6 @@ def test_a_lost_gpu_does_not_stop_the_count_of_the_others_xid_errors(
     assert source.read()[1].xid_errors == 1
 
 
-def test_a_gpu_that_the_driver_no_longer_counts_is_lost_and_followed(
-    nvml: Standin, source: NvmlSource, time: Time
-) -> None:
-    nvml.say(board(0), board(1))
-    source.read()
-    nvml.say(board(0), board(1, lost="15"))
-    source.read()
-    nvml.say(board(0))
-    time.passes(31)
-    assert [gpu.trouble for gpu in source.read()] == [None, "the driver has lost it"]
-    nvml.say(board(0), board(1))
-    time.passes(31)
-    assert [gpu.trouble for gpu in source.read()] == [None, None]
-
-
 @pytest.mark.parametrize("code", [4, 999], ids=["no permission", "unknown"])
 def test_a_library_that_cannot_count_is_a_failure_and_not_a_machine_without_gpus(
     nvml: Standin, source: NvmlSource, code: int
@@ -123,22 +78,6 @@ def test_a_library_that_cannot_count_is_a_failure_and_not_a_machine_without_gpus
     with pytest.raises(DriverError, match="does not report how many GPUs there are"):
         source.read()
     nvml.say(board(0))
-    assert len(source.read()) == 1
-
-
-def test_a_missing_library_is_reported_and_looked_up_again(
-    nvml: Standin, source: NvmlSource, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing(name: str) -> None:
-        raise OSError(f"{name}: cannot open shared object file")
-
-    nvml.say(board(0))
-    with monkeypatch.context() as without:
-        without.setattr(pynvml, "nvmlLib", None)
-        without.setattr(pynvml, "CDLL", missing)
-        without.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-        with pytest.raises(DriverError, match=r"no NVIDIA driver here .* normal without"):
-            source.read()
     assert len(source.read()) == 1
 
 

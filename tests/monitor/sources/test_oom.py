@@ -6,14 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support import builders as b
-from support import sources
-from support.values import replace
-from warmwatch_monitor.model import RecordReading
-from warmwatch_monitor.pipeline.assembly import Assembly
-from warmwatch_monitor.sources.host import HostAndProcesses, OomWatch
-from warmwatch_monitor.sources.listed import HOST, RECORDS, Readings
-from warmwatch_monitor.sources.records.source import RecordsReading
+from warmwatch_monitor.sources.host import OomWatch
 
 PID = 4711
 
@@ -42,9 +35,6 @@ class Kernel:
         return OomWatch(root=str(self.proc), cgroups=str(self.cgroups))
 
 
-OTHERS = (4712, 4713)
-
-
 @pytest.fixture
 def kernel(tmp_path: Path) -> Kernel:
     return Kernel(tmp_path)
@@ -69,14 +59,6 @@ def test_a_process_that_ended_while_the_count_was_constant_was_not(kernel: Kerne
     assert watch.follow([]) == {PID: False}
 
 
-def test_a_count_that_grew_shortly_before_the_end_counts(kernel: Kernel) -> None:
-    watch = kernel.watch()
-    watch.follow([PID])
-    kernel.count(1)
-    watch.follow([PID])
-    assert watch.follow([]) == {PID: True}
-
-
 def test_a_process_that_survived_an_earlier_kill_is_not_attributed_to_it(kernel: Kernel) -> None:
     watch = kernel.watch()
     watch.follow([PID])
@@ -99,46 +81,3 @@ def test_without_a_count_the_cause_is_unknown(kernel: Kernel, trouble: str) -> N
     if trouble == "foreign":
         kernel.events.write_text("oom_kill many\n")
     assert watch.follow([]) == {}
-
-
-def test_a_lost_rank_gets_the_result_of_its_control_group() -> None:
-    """Its dead record names no process: the one that it was is remembered."""
-    assembly = Assembly(sources.settings("/d"))
-    ranks = [
-        RecordReading(folder=f"/d/{n}", slot=b.as_rank(b.WARM, n, 2), alive=True, pid=PID + n)
-        for n in range(2)
-    ]
-
-    def out_of_memory(
-        *records: RecordReading, killed: dict[int, bool] | None = None
-    ) -> list[bool | None]:
-        host = HostAndProcesses(machine=None, processes={}, oom_killed=killed or {})
-        values = {RECORDS.name: RecordsReading(records=records), HOST.name: host}
-        (run,) = assembly.make(Readings(values=values), (), b.NOW, b.EPOCH).snapshot.runs
-        return [view.oom_killed for view in run.ranks]
-
-    assert out_of_memory(*ranks) == [None, None]
-    dead = replace(ranks[1], alive=False, pid=None, gone_ns=b.NOW)
-    assert out_of_memory(ranks[0], dead) == [None, None], "not polled yet"
-    assert out_of_memory(ranks[0], dead, killed={PID + 1: True}) == [None, True]
-    assert out_of_memory(ranks[0], dead, killed={PID + 1: False}) == [None, False]
-    assert out_of_memory(ranks[0], dead, killed={PID: True}) == [None, None], "that one lives"
-
-
-def test_with_fewer_kills_than_ended_processes_no_one_is_blamed(
-    kernel: Kernel,
-) -> None:
-    for pid in OTHERS:
-        kernel.place(pid, "0::/job.slice/job7")
-    watch = kernel.watch()
-    watch.follow([PID, *OTHERS])
-    kernel.count(1)
-    assert watch.follow([]) == {}, "the launcher ended two of them, and which is unknown"
-
-
-def test_with_as_many_kills_as_ended_processes_all_were_killed(kernel: Kernel) -> None:
-    kernel.place(OTHERS[0], "0::/job.slice/job7")
-    watch = kernel.watch()
-    watch.follow([PID, OTHERS[0]])
-    kernel.count(2)
-    assert watch.follow([]) == {PID: True, OTHERS[0]: True}

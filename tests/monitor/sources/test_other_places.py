@@ -81,10 +81,6 @@ class TestAnotherUsersPlace:
         assert (found.records, found.refusals) == ((), ())
 
 
-def test_users_with_processes_are_found() -> None:
-    assert os.geteuid() in directory._users_with_processes()
-
-
 def test_free_room_is_that_of_each_directory(shared: Path) -> None:
     (room,) = read(shared, everybody=False).rooms
     there = os.statvfs(shared)
@@ -92,13 +88,3 @@ def test_free_room_is_that_of_each_directory(shared: Path) -> None:
     assert room.free_bytes is not None
     assert abs(room.free_bytes - there.f_bavail * there.f_frsize) < 1 << 30
     assert room.free_inodes is None or room.free_inodes > 0
-
-
-def test_a_directory_has_one_identity_whatever_its_path(shared: Path, tmp_path: Path) -> None:
-    """In two containers the same directory may be mounted at two paths."""
-    link, other = tmp_path / "mounted", tmp_path / "other"
-    link.symlink_to(shared)
-    other.mkdir()
-    rooms = [directory._room(str(path)) for path in (shared, link, other)]
-    first, same, another = [room.identity for room in rooms if room]
-    assert first == same != another

@@ -25,7 +25,7 @@ from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.model import Owner, RecordReading, Refusal
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.sources.listed import RECORDS, Readings
-from warmwatch_monitor.sources.records.liveness import Owners, login
+from warmwatch_monitor.sources.records.liveness import Owners
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 from warmwatch_monitor.status.document import chosen
 
@@ -244,15 +244,6 @@ def test_another_user_s_write_lock_on_a_group_writable_record_is_not_a_sign_of_l
         assert not RecordsSource([str(directory)], retention=900).read().records[0].alive
 
 
-@root
-def test_a_training_that_dropped_root_retains_its_record(directory: Path) -> None:
-    """The record is root's and the process another user's, but it is the same process."""
-    with training(0, directory) as (process, _):
-        process.do(f"os.setgid({ALICE}); os.setuid({ALICE})")
-        (reading,), _ = read(directory)
-        assert (reading.alive, reading.pid) == (True, process.process.pid)
-
-
 # Another program in the same process, read by a user without permission to inspect it.
 
 
@@ -355,20 +346,6 @@ def answer_of(*records: RecordReading) -> dict[str, object]:
     return status(assembly.make(readings, (), b.NOW, b.EPOCH).snapshot)
 
 
-def test_runs_of_different_owners_have_different_names() -> None:
-    """Also when a run name equals the shown name of another user's run."""
-    names = {
-        owner.shown(run)
-        for owner in (ROOT, BOB, CAROL)
-        for run in ("gpt2", "gpt2@bob", "gpt2@root", "gpt2@carol@bob")
-    }
-    assert len(names) == 12
-    assert {"gpt2", "gpt2@bob", "gpt2@bob@root", "gpt2@bob@carol"} <= names
-    for owner in (ROOT, BOB):
-        for run in ("gpt2", "gpt2@bob", "gpt2@root"):
-            assert owner.plain(owner.shown(run)) == run
-
-
 @pytest.mark.parametrize(
     ("run", "uid", "own", "found"),
     [
@@ -421,18 +398,6 @@ def test_over_http_a_name_is_the_displayed_one_or_selects_every_owner() -> None:
     assert named("bert@root") == ["bert"], "not what carol calls hers"
     assert named("bert@carol") == ["bert@carol"]
     assert status(snapshot, "gpt2")["summary"].startswith("2 runs: gpt2@bob ")
-
-
-@pytest.mark.parametrize("name", ["alice@corp", "1000", "a b", "a\n", ""])
-def test_a_login_that_resembles_another_s_is_not_used(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Entry:
-        pw_name, pw_uid = name, 5
-
-    monkeypatch.setattr("pwd.getpwuid", lambda _: Entry)
-    monkeypatch.setattr("pwd.getpwnam", lambda _: Entry)
-    assert login(5) is None
 
 
 def test_a_hung_directory_service_delays_no_lookup_and_renames_no_user() -> None:

@@ -29,13 +29,11 @@ from support.records import (
 from support.values import replace
 from warmwatch.process.process_tree import process_key
 from warmwatch.shared import record
-from warmwatch.shared.clock_origin import boot_id
 from warmwatch.shared.record import StepCounts
 from warmwatch.shared.record.sealed_blocks import Block, store
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.sources.records.followed_record import CHUNK
-from warmwatch_monitor.sources.records.journal_sums import MOST_EVENTS
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 
 COMPILATION = {"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}
@@ -81,26 +79,6 @@ def test_a_record_is_read_back_unchanged(tmp_path: Path, source: RecordsSource) 
     assert reading.slot == replace(slot, steps=steps, recent=(*slot.recent, 0))
     assert reading.folder == str(folder)
     assert [c.id for c in reading.compilations] == ["0/1"]
-
-
-def test_a_change_of_a_cached_slot_is_read_at_the_next_poll(
-    tmp_path: Path, source: RecordsSource
-) -> None:
-    folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
-    with held(folder):
-        assert only(source).slot.steps.steps == 4
-        update(folder, builders.slot(StepCounts(steps=5)))
-        assert only(source).slot.steps.steps == 5
-
-
-def test_an_unchanged_slot_is_not_parsed_again(
-    tmp_path: Path, source: RecordsSource, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
-    with held(folder):
-        first = only(source)
-        monkeypatch.setattr(record, "unpack", None)
-        assert only(source) is first
 
 
 def spoil(folder: Path, block: Block) -> None:
@@ -172,25 +150,11 @@ def test_a_killed_holder_is_gone_since_this_reader_first_detected_it(
         assert only(source).gone_ns == gone
 
 
-def test_a_process_gone_before_the_first_poll_has_no_end_time(
-    tmp_path: Path, source: RecordsSource
-) -> None:
-    write_record(tmp_path, builders.slot())
-    reading = only(source)
-    assert (reading.alive, reading.gone_ns) == (False, None)
-
-
 def test_a_record_of_another_boot_is_never_alive(tmp_path: Path, source: RecordsSource) -> None:
     folder = write_record(tmp_path, builders.slot(boot_id="earlier"))
     with held(folder):
         reading = only(source)
         assert (reading.alive, reading.pid) == (False, None)
-
-
-def test_a_record_of_this_boot_is_alive_while_its_lock_is_held(tmp_path: Path) -> None:
-    folder = write_record(tmp_path, builders.slot(boot_id=boot_id()))
-    with held(folder):
-        assert only(RecordsSource([str(tmp_path)], retention=900)).alive
 
 
 def ending(how: str, seconds_ago: float, **identity: object) -> record.Slot:
@@ -259,41 +223,6 @@ def test_a_failed_rank_remains_as_long_as_its_launcher_may_start_it_again(
         assert source.read().records == ()
 
 
-def test_an_ended_rank_remains_as_long_as_its_run_is_shown(
-    tmp_path: Path, source: RecordsSource, hands: Hands
-) -> None:
-    def ranks(of: RecordsSource) -> list[int]:
-        return sorted(one.slot.identity.rank for one in of.read().records)
-
-    write_record(tmp_path, ending("failed", 880, rank=1, launch="a"), name="1")
-    write_record(tmp_path, ending("failed", 880, rank=2, launch="a", attempt=1), name="earlier")
-    write_record(tmp_path, ending("failed", 880, rank=2, launch="b"), name="other")
-    living = write_record(tmp_path, builders.slot(rank=0, launch="a"), name="0")
-    with held(living):
-        ranks(source)
-        hands.turn(30)
-        assert ranks(source) == [0, 1]
-        later = RecordsSource([str(tmp_path)], retention=900, clock=source._clock, boot="here")
-        ranks(later)  # finds the living one, which may come after the others
-        assert ranks(later) == [0, 1]
-    ranks(source)
-    hands.turn(890)
-    assert ranks(source) == [0, 1]
-    hands.turn(20)
-    source.read()
-    assert ranks(source) == []
-
-
-def test_earlier_processes_of_an_ended_rank_do_not_come_back(
-    tmp_path: Path, source: RecordsSource
-) -> None:
-    """A script may start one training after another, all as rank 0 of its launch."""
-    for at, ended_ago in enumerate([10, 2000, 3000]):
-        write_record(tmp_path, ending("finished", ended_ago, launch="a"), name=str(at))
-    source.read()
-    assert len(source.read().records) == 1
-
-
 def test_only_the_newest_process_of_a_missing_rank_remains(
     tmp_path: Path, source: RecordsSource
 ) -> None:
@@ -309,21 +238,6 @@ def test_only_the_newest_process_of_a_missing_rank_remains(
         assert shown == ["1-0", "last"]
 
 
-@pytest.mark.parametrize("modified_ago", [3600, 100])
-def test_a_record_found_lost_is_removed_by_its_last_sign_of_life(
-    tmp_path: Path, source: RecordsSource, hands: Hands, modified_ago: float
-) -> None:
-    """Its file's mtime, or, since tmpfs moves none for mapped memory, the slot's own times."""
-    slot = builders.slot(StepCounts(steps=1, last_step_ns=builders.ago(100)), attached=3600)
-    folder = write_record(tmp_path, slot)
-    for name in (record.SLOT, record.JOURNAL):
-        os.utime(folder / name, (0, hands.epoch - modified_ago))
-    hands.turn(790)
-    only(source)
-    hands.turn(20)
-    assert source.read().records == ()
-
-
 def test_an_earlier_boot_s_record_is_removed_by_the_wall_clock(
     tmp_path: Path, source: RecordsSource, hands: Hands
 ) -> None:
@@ -333,23 +247,6 @@ def test_an_earlier_boot_s_record_is_removed_by_the_wall_clock(
     only(source)
     hands.epoch += 200
     assert source.read().records == ()
-
-
-def test_a_deleted_record_is_removed(tmp_path: Path, source: RecordsSource, hands: Hands) -> None:
-    folder = write_record(tmp_path, builders.slot())
-    with held(folder):
-        only(source)
-        (folder / record.SLOT).unlink()
-        (folder / record.JOURNAL).unlink()
-        folder.rmdir()
-        hands.turn(2)
-        assert replace(source.read(), rooms=()) == RecordsReading()
-
-
-def test_a_new_record_is_read_at_the_next_poll(tmp_path: Path, source: RecordsSource) -> None:
-    for count in range(1, 6):
-        write_record(tmp_path, builders.slot(rank=count), name=str(count))
-        assert len(source.read().records) == count
 
 
 def test_a_record_that_disappears_after_the_listing_is_not_an_error(
@@ -363,25 +260,6 @@ def test_a_record_that_disappears_after_the_listing_is_not_an_error(
         folder.rename(tmp_path / ".gone")
         os.utime(tmp_path, ns=(listed, listed))
         assert replace(source.read(), rooms=()) == RecordsReading()
-
-
-def test_a_directory_changed_twice_within_a_tick_of_its_mtime_is_listed_again(
-    tmp_path: Path, source: RecordsSource, hands: Hands
-) -> None:
-    now = round(hands.epoch * 1e9)
-    for count in (1, 2):
-        write_record(tmp_path, builders.slot(rank=count), name=str(count))
-        os.utime(tmp_path, ns=(now, now))
-        assert len(source.read().records) == count
-
-
-def test_a_directory_that_does_not_exist_yet_is_read_once_it_does(tmp_path: Path) -> None:
-    later = tmp_path / "later"
-    source = RecordsSource([str(later)], retention=900, boot="here")
-    assert replace(source.read(), rooms=()) == RecordsReading()
-    slot = builders.slot()
-    with held(write_record(later, slot)):
-        assert only(source).slot == slot
 
 
 def test_a_directory_that_disappears_with_its_records_is_a_problem_until_it_is_back(
@@ -593,15 +471,6 @@ def test_a_file_that_is_not_a_record_is_refused_and_the_others_are_read(
     assert not found
 
 
-def test_a_record_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text("")
-    for path in (file, file / "below"):
-        (refusal,) = RecordsSource([str(path)], retention=900).read().refusals
-        assert refusal.path == str(path)
-        assert "it is a file" in refusal.reason
-
-
 READ_AS_NOBODY = """
 import os, sys
 sys.path[:0] = sys.argv[2:]
@@ -636,19 +505,6 @@ def append(folder: Path, text: str) -> None:
         file.write(text)
 
 
-def test_a_journal_is_read_by_complete_lines(tmp_path: Path, source: RecordsSource) -> None:
-    folder = write_record(tmp_path, builders.slot(), events=[COMPILATION])
-    with held(folder):
-        only(source)
-        append(folder, '{"t": 7, "event": "compilation", "id": "1/0", ')
-        assert [c.id for c in only(source).compilations] == ["0/1"]
-        append(folder, '"kind": "backward", "category": "new one", "reason": "why"}\n')
-        last = only(source).compilations[-1]
-        assert (last.id, last.kind, last.at_ns, last.seconds) == ("1/0", "backward", 7, None)
-        assert (last.category, last.reason) == ("other", "why")
-        assert only(source).broken_lines == 0
-
-
 def test_torn_and_foreign_lines_are_counted_and_skipped(
     tmp_path: Path, source: RecordsSource
 ) -> None:
@@ -665,41 +521,6 @@ def test_torn_and_foreign_lines_are_counted_and_skipped(
     assert only(source).broken_lines == 6, "nobody will complete the last line"
 
 
-def test_only_the_last_compilations_of_a_long_journal_are_stored(
-    tmp_path: Path, source: RecordsSource
-) -> None:
-    lines: list[dict[str, object]] = [{"no": "event"}]
-    lines += [{**COMPILATION, "id": f"{i}/0", "reason": "x" * 1000} for i in range(1000)]
-    folder = write_record(tmp_path, builders.slot(), events=lines)
-    reading = only(source)
-    assert (folder / record.JOURNAL).stat().st_size > 3 * CHUNK
-    assert [c.id for c in reading.compilations] == [
-        f"{i}/0" for i in range(1000 - MOST_EVENTS, 1000)
-    ]
-    assert reading.broken_lines == 1, "the first line was read"
-
-
-def test_long_journals_take_several_polls_and_the_rest_is_reported(
-    tmp_path: Path, hands: Hands
-) -> None:
-    lines = [{**COMPILATION, "id": f"{i}/0", "reason": "x" * 1000} for i in range(1000)]
-    for name in ("one", "other"):
-        write_record(tmp_path, builders.slot(StepCounts(steps=4)), name=name, events=lines)
-
-    clock = Clock(monotonic_ns=lambda: hands.now_ns, epoch=lambda: hands.epoch)
-    source = RecordsSource([str(tmp_path)], retention=900, clock=clock, boot="here")
-    first = source.read(0.0)
-    while first.unread:
-        first = source.read(0.0)
-    assert first.unread_bytes > 0
-    assert [one.slot.steps.steps for one in first.records] == [4, 4], "the slots are read"
-    left = [source.read(0.0).unread_bytes for _ in range(20)]
-    assert left == sorted(left, reverse=True)
-    assert left[-1] == 0
-    last = source.read().records
-    assert [one.compilations[-1].id for one in last] == ["999/0"] * 2
-
-
 def test_an_endless_line_does_not_stop_the_journal(tmp_path: Path, source: RecordsSource) -> None:
     folder = write_record(tmp_path, builders.slot())
     with held(folder):
@@ -714,18 +535,6 @@ def test_a_record_whose_journal_is_missing_is_read(tmp_path: Path, source: Recor
     folder = write_record(tmp_path, builders.slot())
     (folder / record.JOURNAL).unlink()
     assert only(source).compilations == ()
-
-
-def test_an_ended_record_is_not_read_again(
-    tmp_path: Path, source: RecordsSource, hands: Hands
-) -> None:
-    folder = write_record(tmp_path, ending("finished", 10))
-    only(source)
-    hands.turn(3)
-    only(source)
-    (folder / record.SLOT).write_bytes(b"")
-    assert replace(only(source), alive=False) == only(source)
-    assert not source.read().refusals
 
 
 @pytest.mark.parametrize(

@@ -117,12 +117,6 @@ def test_a_process_with_an_agent_is_not_unattached(training: int) -> None:
     assert of(ObservedSource(shares_pids=False).read([training], ()), training) is None
 
 
-def test_a_worker_of_a_process_with_an_agent_is_not_unattached(training: int) -> None:
-    """A launcher with the agent, or a child of an attached rank."""
-    parent = psutil.Process(training).ppid()
-    assert of(ObservedSource(shares_pids=False).read([parent], ()), training) is None
-
-
 def test_a_python_process_that_nvml_lists_is_found_if_pids_are_the_host_s(tmp_path: Path) -> None:
     script = tmp_path / "infer.py"
     script.write_text("import sys; print('here', flush=True); sys.stdin.read()")
@@ -185,13 +179,6 @@ def test_an_unattached_process_is_listed_apart_and_never_reported_as_certain() -
     assert reported["details"] == [*WORDS, 'add "import warmwatch.auto" to its script to know']
     two = status(b.snapshot(observed=(SEEN, replace(SEEN, pid=4712))))["summary"]
     assert "python train.py (pid 4711) and 1 more look like trainings" in two
-
-
-def test_a_run_with_the_agent_has_its_own_verdict_next_to_an_unattached_process() -> None:
-    warm = b.in_every_state()["warm"]
-    reported = status(b.snapshot(warm, observed=(SEEN,)))
-    assert reported["warm"] is True
-    assert "train.py" not in reported["summary"]
 
 
 def test_a_process_that_loaded_torch_and_has_no_record_is_found(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 from support import builders as b
 from support.documents import status
 from support.values import replace
-from warmwatch.shared.advice import advice
-from warmwatch_monitor.model import RankView, Snapshot
+from warmwatch_monitor.model import RankView
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_record import Journal
-from warmwatch_monitor.sources.records.journal_sums import MOST_DIMS, MOST_VALUES, sizes_in
+from warmwatch_monitor.sources.records.journal_sums import MOST_DIMS, MOST_VALUES
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import answer
 
@@ -60,19 +58,6 @@ def followed(path: Path, *entries: dict[str, object]) -> Journal:
     return journal
 
 
-def test_a_long_name_does_not_block_the_daemon(tmp_path: Path) -> None:
-    """A poll reads a megabyte, which can hold hundreds of such lines."""
-
-    def took(text: str) -> float:
-        before = time.process_time()
-        for _ in range(5):
-            list(sizes_in(text))
-        return time.process_time() - before
-
-    long, plain = (min(took(text) for _ in range(3)) for text in ("a" * 4_000, "a " * 2_000))
-    assert long < 10 * plain
-
-
 def rank(journal: Journal, base: b.Slot = b.WARM) -> RankView:
     known = {"varying": journal.sums.varying.dims, "warm_since": journal.sums.varying.warm_since}
     return b.view(base, compilations=journal.sums.compilations, journal=known)
@@ -83,20 +68,6 @@ def test_all_recompiles_count_and_not_only_the_stored_ones(tmp_path: Path) -> No
     (one,) = followed(tmp_path / "events.jsonl", *ragged(sizes)).sums.varying.dims
     assert (one.tensor, one.dim, one.values) == ("tokens", 1, sizes)
     assert (one.count, one.seconds) == (41, 41 * 11.0)
-
-
-def test_sizes_of_tensors_of_one_step_need_no_padding(tmp_path: Path) -> None:
-    """As of a function that is called with the gradient of each parameter."""
-    begin = {"t": 4, "event": "begin", "steps": 0}
-    warm = {"t": 6, "event": "warm", "at": 3}
-    recompiled = ragged(SIZES)
-    file = tmp_path / "events.jsonl"
-    first = followed(file, begin, *recompiled, warm)
-    assert not any(PAD in words for words in evidence(rank(first)))
-    again = {"t": 7, "event": "begin", "steps": 9}
-    more = forward(9, reason((*SIZES, 66)), t=8)
-    later = followed(file, again, more, warm)
-    assert any(PAD in words for words in evidence(rank(later)))
 
 
 def test_sizes_of_evaluations_are_apart(tmp_path: Path) -> None:
@@ -135,25 +106,12 @@ def test_a_size_that_pytorch_specializes_needs_more_than_mark_dynamic(
     assert any(one.endswith(f": {PAD}; marked dynamic, 0 and 1 stay apart") for one in words)
 
 
-def test_a_third_size_may_wait_for_another_tensor_to_become_dynamic(tmp_path: Path) -> None:
-    """A mask has the sizes of its tokens, but not in the first call, where there is none."""
-    lines = [{**line, "dynamic": None} for line in ragged(SIZES[:3])]
-    assert not any(PAD in words for words in evidence(rank(followed(tmp_path / "f", *lines))))
-
-
 def test_padding_a_buffer_is_no_remedy(tmp_path: Path) -> None:
     lines = ragged(SIZES, "self._buffers['keys']")
     words = " ".join(evidence(rank(followed(tmp_path / "events.jsonl", *lines))))
     assert "dim 1 of `self.keys` was compiled for 9 sizes" in words
     assert "keep the shape of the parameter or buffer" in words
     assert PAD not in words
-
-
-def test_two_values_are_what_automatic_dynamic_shapes_need_to_see(tmp_path: Path) -> None:
-    view = rank(followed(tmp_path / "events.jsonl", *ragged(SIZES[:2])))
-    assert not any(PAD in words for words in evidence(view))
-    (shown,) = status(b.snapshot(view))["runs"][0]["ranks"][0]["compile"]["varying"]
-    assert (shown["smallest"], shown["largest"], shown["words"]) == (48, 50, None)
 
 
 def test_the_length_of_clean_steps_before_and_since_is_reported(tmp_path: Path) -> None:
@@ -235,40 +193,6 @@ def test_a_number_that_keeps_recompiling_a_function_is_reported(tmp_path: Path) 
     assert (shown["tensor"], shown["dim"], shown["values"]) == ("self.step", None, [-6, 5, 7])
 
 
-def test_static_shapes_are_what_keeps_a_number_constant(tmp_path: Path) -> None:
-    """As the advice of each of its recompiles says: without them it is dynamic once it changed."""
-    lines = [{**line, "dynamic": False} for line in numbered((5, 6, 7, 8))]
-    for line in lines:
-        line["reason"] = str(line["reason"]).replace("self.step", "step")
-    words = evidence(rank(followed(tmp_path / "events.jsonl", *lines)))
-    remedy = advice("python_value", reason=str(lines[-1]["reason"]), dynamic=False)
-    assert remedy is not None
-    assert remedy.startswith("Leave dynamic=False")
-    assert any(
-        one.endswith(f"; each cost 100 ms: l{remedy[1:].removesuffix('.')}") for one in words
-    )
-
-
-def test_the_remedy_of_a_number_that_a_kernel_makes_constant_begins_with_its_name(
-    tmp_path: Path,
-) -> None:
-    lines = numbered((1, 7, -6, 8))
-    for line in lines:
-        why = str(line["reason"]).replace("self.step ==", "n ==")
-        where = "in forward (_inductor/codegen/cpp.py:7 in f)"
-        line["reason"] = why.replace("in forward", where)
-    words = " ".join(evidence(rank(followed(tmp_path / "events.jsonl", *lines))))
-    assert "100 ms: PyTorch's own kernels set this condition" in words
-
-
-def test_a_recompile_without_a_duration_does_not_lower_the_mean(tmp_path: Path) -> None:
-    lines = numbered((5, 6, 7, 8, 9))
-    lines[1]["seconds"] = lines[2]["seconds"] = None
-    (one,) = followed(tmp_path / "events.jsonl", *lines).sums.varying.dims
-    assert (one.count, one.timed) == (4, 2)
-    assert "each cost 100 ms" in " ".join(evidence(b.view(b.WARM, journal={"varying": (one,)})))
-
-
 def test_a_call_that_was_refused_at_the_limit_is_not_counted_as_compiled(tmp_path: Path) -> None:
     """Its value is: the call had it."""
     lines = numbered((5, 6, 7, 8, 9))
@@ -289,19 +213,3 @@ def test_the_number_of_dimensions_is_bounded(tmp_path: Path) -> None:
     assert "was compiled for more than 100 sizes" in " ".join(
         evidence(b.view(b.WARM, journal={"varying": (one,)}))
     )
-
-
-def test_the_number_of_lines_of_a_reason_is_bounded(tmp_path: Path) -> None:
-    """Anybody may write one of thousands."""
-    first, last = reason((1, 2)), reason((1, 3))
-    for between, values in ((90, (1, 2, 3)), (900, (1, 2))):
-        folder = tmp_path / str(between)
-        folder.mkdir()
-        lines = forward(1, "\n".join([first, *["x"] * between, last]))
-        (one,) = followed(folder / "events.jsonl", lines).sums.varying.dims
-        assert one.values == values
-
-
-def test_prometheus_has_no_varying_dimensions(tmp_path: Path) -> None:
-    snapshot: Snapshot = b.snapshot(b.view(b.WARM))
-    assert status(snapshot)["runs"][0]["ranks"][0]["compile"]["varying"] == []

@@ -63,19 +63,3 @@ def test_without_a_speed_up_there_is_no_break_even() -> None:
     assert (known["break_even_steps"], known["paid_back_at_step"]) == (None, None)
     text = summary(b.snapshot(b.view(slot)))
     assert "1.2 times slower than eager, so compiling never breaks even" in text
-
-
-@pytest.mark.parametrize("state", ["starting", "compiling", "warming", "eager", "stalled"])
-def test_there_is_no_gain_before_the_rank_is_warm(state: str) -> None:
-    view = b.in_every_state()[state]
-    if state == "stalled":
-        slot = with_baseline(replace(b.STALLED, compile=replace(b.WARM.compile, warmups=0)), 5, 1.0)
-    else:
-        assert view.record is not None
-        slot = with_baseline(view.record.slot, 5, 1.0)
-    assert b.view(slot).figures.gain is None
-
-
-def test_without_a_baseline_there_is_no_gain() -> None:
-    assert answer(b.WARM) is None
-    assert "eager" not in summary(b.snapshot(b.view(b.WARM)))

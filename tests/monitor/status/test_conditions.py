@@ -12,7 +12,6 @@ from support.values import replace
 from warmwatch.shared.advice import MADE_ANEW, advice_for
 from warmwatch.shared.fallbacks import DISABLED, FLEX, LIMIT, MODE, REMEDIES, words
 from warmwatch.shared.record import MOST_TOUCHED, CompileCounts, StepCounts
-from warmwatch.shared.states import CONDITIONS
 from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.figures.compile import CompilingWorkers
 from warmwatch_monitor.figures.rank import WorkersMemory
@@ -88,20 +87,6 @@ def test_a_condition_is_in_the_sentence_and_in_status(condition: str) -> None:
     assert words in rank["evidence"]
 
 
-def test_a_fallback_after_a_graph_break_names_the_users_function() -> None:
-    found = fallback("torch_dynamo_resume_in_forward_at_9", file="model.py", line=9)
-    assert "of `forward` after a graph break (model.py:9) run eagerly" in b.in_words(found)
-    found = fallback("torch_dynamo_resume_in_forward_at_9")
-    assert "of `forward` after a graph break (line 9) run eagerly" in b.in_words(found)
-
-
-def test_with_fullgraph_a_call_at_the_limit_fails_and_does_not_run_eagerly() -> None:
-    hit = Fallback(at_ns=b.ago(9), step=12, name="forward", limit=8, fullgraph=True)
-    made = view(replace(b.WARM.compile, fallbacks=1), fallbacks=(hit,))
-    words = "fail since step 13: the recompile limit of 8 was reached (fullgraph)"
-    assert f"new inputs of `forward` {words}" in b.in_words(made)
-
-
 def test_the_remedy_at_the_limit_is_for_what_filled_the_cache() -> None:
     """The refused call differs in a second attribute, which the entries compare first."""
     setting = "# a.py:3 in f (allow_unspec_int_on_nn_module)"
@@ -127,20 +112,6 @@ def test_cuda_graphs_that_begin_again_in_every_step_are_no_warm_up() -> None:
     head = "CUDA graphs of `loss` (train.py:5) begin again in every step (40th time)"
     assert f"{head}: each step has an input of a new size" in words
     assert "Pad inputs to a few sizes" in words
-
-
-def test_the_sentence_says_what_a_function_at_its_limit_does() -> None:
-    words = answer(b.snapshot(fallback(file="train.py", line=5)))
-    assert words.summary.endswith("; new inputs of `forward` (train.py:5) run eagerly")
-    assert any("the recompile limit of 8 was reached" in one for one in words.details)
-
-
-@pytest.mark.parametrize("condition", WORDS)
-def test_a_condition_is_a_series_of_its_own(condition: str) -> None:
-    body, _ = render(b.snapshot(WORDS[condition][0]), None)
-    on = [line for line in body.decode().splitlines() if line.startswith("warmwatch_condition{")]
-    values = {line.split('"')[1]: line.rsplit(" ", 1)[1] for line in on}
-    assert values == {c: ("1.0" if c == condition else "0.0") for c in CONDITIONS}
 
 
 @pytest.mark.parametrize(
@@ -201,22 +172,6 @@ def test_a_warm_rank_without_captured_code_has_no_real_speed() -> None:
     assert rank["compile"]["breaks"] == [known]
 
 
-def test_an_ended_run_reports_that_compiling_was_in_vain() -> None:
-    over = view(NOTHING, journal={"breaks": (BROKEN,)})
-    slot = b.ended("finished", over.reading.slot)
-    ended = b.view(slot, alive=False, journal={"breaks": (BROKEN,)})
-    assert b.in_words(ended) == f"gpt2: {b.head(ended)}; {CAPTURED_NOTHING}; {OF_NOTHING}"
-
-
-def test_a_break_with_a_remedy_is_what_captures_nothing() -> None:
-    loop = GraphBreak(reason="Data-dependent branching", count=1, name="forward", eager="all")
-    (rank,) = status(b.snapshot(view(NOTHING, journal={"breaks": (loop,)})))["runs"][0]["ranks"]
-    (held,) = rank["conditions"]
-    assert "3 graph breaks: it branches on a tensor's value" in held["words"]
-    assert held["advice"].startswith("Choose with torch.where")
-    assert rank["compile"]["breaks"][0]["eager"] == "all"
-
-
 def test_breaks_with_nothing_to_change_come_last() -> None:
     meant = GraphBreak(
         reason="Call to `torch._dynamo.graph_break()`", count=2, name="_use_grad", library=True
@@ -226,13 +181,6 @@ def test_breaks_with_nothing_to_change_come_last() -> None:
     first, last = rank["compile"]["breaks"]
     assert (first["reason"], last["advice"]) == (BROKEN.reason, None)
     assert "nothing to change" in last["reason"]
-
-
-def test_with_several_reasons_of_graph_breaks_the_first_is_named() -> None:
-    other = GraphBreak(reason="Attempted to call function marked as skipped", count=1)
-    first = replace(BROKEN, count=2)
-    text = b.in_words(view(NOTHING, journal={"breaks": (first, other)}))
-    assert "; 3 graph breaks, the first: Unsupported: a module wrapped by DDP" in text
 
 
 def test_the_reason_why_nothing_was_captured_is_reported_if_known() -> None:
@@ -282,11 +230,6 @@ def test_the_cost_of_the_compiler_is_the_excess_of_touched_steps_over_steady_one
     assert cost["steps_touched"] == touched > 0
     assert cost["steady_step_seconds"] == steady
     assert cost["beyond_steady_seconds"] == pytest.approx(total - touched * steady)
-
-
-def test_a_run_that_never_compiled_has_no_cost() -> None:
-    (rank,) = status(b.snapshot(b.view(b.EAGER)))["runs"][0]["ranks"]
-    assert rank["cost"]["beyond_steady_seconds"] is None
 
 
 def test_a_single_worker_is_in_the_singular() -> None:

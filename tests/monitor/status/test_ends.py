@@ -11,7 +11,6 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import Slot
-from warmwatch.shared.states import State
 from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.model import Death, RankHistory, RankView, RecordReading
 from warmwatch_monitor.output.summary import details_of
@@ -109,11 +108,6 @@ def test_each_end_has_its_words_and_facts(
     assert text["out_of_memory"] is (True if view.oom_killed else None)
 
 
-@pytest.mark.parametrize("view", [b.view(TRAINED), b.view(b.COMPILING)])
-def test_a_live_rank_has_no_end(view: RankView) -> None:
-    assert end(view) is None
-
-
 def ranks(*gone: float | None, living: int = 0) -> tuple[str, dict[str, Any]]:
     """The sentence and the run of ranks that were lost so long ago, and of more that live."""
     number = living + len(gone)
@@ -150,28 +144,10 @@ def test_ranks_lost_together_without_a_signal_were_cancelled_or_one_of_them_was_
     ) is unseen
 
 
-@pytest.mark.parametrize("gone", [3.0, None])
-def test_a_run_of_which_a_rank_has_finished_was_not_cancelled(gone: float | None) -> None:
-    done = b.as_rank(ended("finished", code=0).record.slot, 0, 2)
-    views = b.view(done, alive=False), lost(base=b.as_rank(TRAINED, 1, 2), gone=gone)
-    (run,) = b.runs(*views)
-    run = replace(run, ended_together=ended_together([view.record for view in views]))
-    words = summary(replace(b.snapshot(), runs=(run,)))
-    assert words == "gpt2: lost after 12 steps, rank 1 of 2"
-
-
 def test_ranks_that_were_lost_one_after_another_were_not_ended_together() -> None:
     sentence, run = ranks(3.0, 400.0)
     assert sentence == "gpt2: lost after 12 steps"
     assert [rank["end"]["ended_together"] for rank in run["ranks"]] == [False] * 2
-
-
-def test_a_dead_rank_of_a_live_run_is_reported_as_lost() -> None:
-    sentence, run = ranks(3.0, living=1)
-    assert sentence.endswith("; rank 1 is lost")
-    (living, dead) = run["ranks"]
-    assert living["end"] is None
-    assert (dead["state"], dead["end"]["ended_together"]) == (State.LOST.value, False)
 
 
 def test_ranks_that_died_the_same_way_are_reported_together() -> None:
@@ -258,23 +234,6 @@ def test_the_rank_that_failed_first_is_named_and_those_that_failed_of_it_after_i
     assert late == (
         "gpt2: failed after 12 steps: RuntimeError, 2 of 3 ranks; rank 1 failed: killed by SIGSEGV"
     )
-
-
-def test_a_rank_that_was_killed_first_is_so_to_a_later_daemon_too() -> None:
-    """Its launcher terminated the other, which had reported an error by then."""
-    alone = as_reading(TRAINED, 1), Death(signal=9, at_ns=b.ago(3))
-    other = as_reading(b.ended("failed", TRAINED, 2.9), 0), Death(signal=15, at_ns=b.ago(2.8))
-    histories = {one.folder: RankHistory(death=death) for one, death in (alone, other)}
-    around = OtherReadings(now_ns=b.NOW, histories=histories)
-    (run,), _ = Judging().of([alone[0], other[0]], around, set(histories))
-    assert [view.judgement.state for view in run.ranks] == [State.FAILED] * 2
-    assert summary(replace(b.snapshot(), runs=(run,))) == (
-        "gpt2: failed after 12 steps: killed by SIGKILL, rank 1 of 2; rank 0 failed"
-    )
-
-
-def as_reading(slot: Slot, rank: int) -> RecordReading:
-    return RecordReading(folder=f"/{rank}", slot=b.as_rank(slot, rank, 2), alive=False)
 
 
 def test_a_signal_that_the_process_caught_and_exited_after_is_not_its_end() -> None:

@@ -9,7 +9,6 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared import record
 from warmwatch_monitor.model import GpuReading, ProcessReading, RankView, Spending
-from warmwatch_monitor.model.machine import HARMLESS
 from warmwatch_monitor.status.words import gpus as silicon
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.run import run_answer
@@ -66,40 +65,16 @@ def headline(view: RankView) -> str:
     return run_answer(b.snapshot(view).runs[0]).summary
 
 
-def test_a_warm_rank_has_its_real_speed_and_gpu_load() -> None:
-    view = b.view(b.WARM, gpus=(b.gpu(),))
-    assert headline(view) == f"gpt2: {b.head(view)}; GPU 0 at 99 %, 686 W"
-
-
-def test_a_gpu_that_was_read_right_after_a_compilation_does_not_contradict_the_real_speed() -> None:
-    just_idle = [b.gpu(utilization_ratio=0.0, power_watts=137.0)]
-    assert silicon.training(just_idle, 0.6) == ""
-    assert silicon.training(just_idle, 3.0) == silicon.at_work(just_idle) != ""
-    assert silicon.training([b.gpu()], None) == "GPU 0 at 99 %, 686 W"
-
-
 def test_a_compiling_rank_reports_the_waiting_gpu_and_the_working_process() -> None:
     view = b.view(b.COMPILING, gpus=(IDLE,), process=POOL)
     expected = f"gpt2: {b.head(view)}; the GPU waits at 118 W; 16 compile workers idle"
     assert headline(view) == expected
 
 
-def test_busy_workers_are_counted() -> None:
-    busy = replace(POOL, workers_busy=3, workers_idle=13)
-    assert "; 3 of 16 compile workers busy" in headline(b.view(b.COMPILING, process=busy))
-
-
 def test_a_gpu_that_works_for_the_compiler_is_not_called_waiting() -> None:
     tuned = b.gpu(utilization_ratio=0.8, power_watts=402.0)
     words = headline(b.view(b.COMPILING, gpus=(tuned,)))
     assert words.endswith("; GPU 0 at 80 %, 402 W")
-
-
-def test_eight_gpus_are_one_clause() -> None:
-    gpus = [b.gpu(i, utilization_ratio=0.97 + 0.002 * i, power_watts=675.0) for i in range(8)]
-    assert silicon.at_work(gpus) == "8 GPUs at 97 to 98 %, 5.4 kW"
-    idle = [replace(gpu, utilization_ratio=0.0, power_watts=118.0) for gpu in gpus]
-    assert silicon.waiting(idle, 43.0) == "the 8 GPUs wait at 944 W"
 
 
 @pytest.mark.parametrize(
@@ -117,22 +92,6 @@ def test_a_stopped_rank_is_reported_with_its_gpu_activity(gpu: GpuReading, words
     view = b.view(b.STALLED, gpus=(gpu,))
     assert b.in_words(view).endswith(words)
     assert any(line.endswith(words) for line in evidence(view))
-
-
-@pytest.mark.parametrize("slot", [b.WARM, b.COMPILING, b.STALLED, b.EAGER])
-@pytest.mark.parametrize("gpus", [(), (MUTE,), (MUTE, replace(MUTE, uuid="GPU-2", index=4))])
-def test_a_gpu_without_readings_is_not_mentioned(
-    slot: b.Slot, gpus: tuple[GpuReading, ...]
-) -> None:
-    """For example a MIG device, or no GPU: no percentage is invented."""
-    words = headline(b.view(slot, gpus=gpus))
-    assert words == headline(b.view(slot))
-    assert "GPU" not in words
-
-
-def test_a_figure_of_only_some_gpus_is_not_summed() -> None:
-    half = (b.gpu(), b.gpu(1, power_watts=None))
-    assert silicon.at_work(half) == "2 GPUs at 99 %"
 
 
 def test_the_evidence_has_a_line_for_each_gpu() -> None:
@@ -184,13 +143,3 @@ def test_a_gpu_is_not_called_waiting_before_its_power_shows_it() -> None:
     assert headline(b.view(b.COMPILING, gpus=(IDLE,))).endswith(
         "(inductor); the GPU waits at 118 W"
     )
-
-
-@pytest.mark.parametrize("reason", ["hw_thermal_slowdown", "sw_power_cap"])
-def test_the_evidence_names_why_clocks_are_reduced(reason: str) -> None:
-    """A power cap is normal under load."""
-    gpu = b.gpu(throttled=((reason, True), ("hw_slowdown", False)))
-    lines = [line for line in evidence(b.view(b.WARM, gpus=(gpu,))) if line.startswith("GPU 0:")]
-    assert [line.endswith(f", reduced clocks ({reason})") for line in lines] == [
-        reason not in HARMLESS
-    ]

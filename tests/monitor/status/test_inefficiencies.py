@@ -91,7 +91,6 @@ def test_graphs_of_few_sizes_and_of_several_compilations_are_in_order(tmp_path: 
     assert found(tmp_path / "reset", *recorded(3), _FORWARD, *recorded(3)) == []
 
 
-_CALLS = "Unsupported call_function target"
 CUSTOM_FUNCTION = "Unsupported call_function target autograd_function_apply."
 SETTING = "torch._functorch.config.autograd_cache_allow_custom_autograd_functions"
 
@@ -123,22 +122,6 @@ def test_a_setting_is_named_only_if_the_pytorch_of_the_training_has_it(
     assert "torch.library.custom_op" in cause.advice
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "torch._dynamo.compiled_autograd.ops.validate_outputs.",
-        "<function TorchInGraphFunctionVariable._get_handlers.<locals>.handle_from_local>.",
-    ],
-)
-def test_no_remedy_names_a_function_of_pytorch_itself(target: str) -> None:
-    figures = view(
-        bypasses=(CacheBypass(cache="aot_autograd", reason=f"{_CALLS} {target}"),)
-    ).figures
-    figures = replace(figures, who=replace(figures.who, torch="2.11.0"))
-    ((cause,), _) = inefficiencies(figures)
-    assert cause.advice.endswith("PyTorch caches no such graph.")
-
-
 def test_a_strict_export_is_named_with_the_way_that_drops_nothing(tmp_path: Path) -> None:
     line = {"t": 2, "event": "compilation", "kind": "custom", "seconds": 1.5}
     strict = {**line, "name": STRICT_EXPORT}
@@ -147,13 +130,6 @@ def test_a_strict_export_is_named_with_the_way_that_drops_nothing(tmp_path: Path
     assert (one.kind, one.count, one.seconds) == ("strict_export", 2, 3.0)
     assert "2 strict torch.export" in one.words
     assert "strict=False" in one.advice
-
-
-def test_without_pytorchs_events_nothing_is_reported(tmp_path: Path) -> None:
-    """PyTorch before 2.8 reports neither the preparation nor the recording."""
-    fields = ("new_sizes", "recorded")
-    lines = [{k: v for k, v in one.items() if k not in fields} for one in recorded(12)]
-    assert found(tmp_path, *lines) == []
 
 
 def test_a_kernel_that_spills_is_named_with_the_share_of_a_launch(tmp_path: Path) -> None:

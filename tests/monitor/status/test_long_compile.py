@@ -13,16 +13,15 @@ from click.testing import CliRunner
 
 from support import builders as b
 from support.documents import status
-from support.records import compiling, held, wait_until, warm, write_record
+from support.records import compiling, held, wait_until, write_record
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import Compiler, ProcessReading, RankView, RecordReading
+from warmwatch_monitor.model import Compiler, ProcessReading, RankView
 from warmwatch_monitor.pipeline.judging import Work, follow_work
-from warmwatch_monitor.pipeline.runs import Circumstances, group
 from warmwatch_monitor.sources.host import HostSource
 from warmwatch_monitor.sources.processes import known_name
 from warmwatch_monitor.status.words.conditions import long_compile
@@ -90,30 +89,6 @@ def test_a_hung_compilation_has_other_words_than_a_working_one(view: RankView, d
     assert rank["compile"]["limit_seconds"] == 5 * 62
 
 
-def test_a_first_compilation_is_compared_only_with_the_limit() -> None:
-    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(4000), longest_activity_ns=7)
-    (output,) = status(b.snapshot(b.view(replace(b.COMPILING, compile=counts))))["runs"]
-    assert "; too long: the limit is 60 min" in output["summary"]
-
-
-def test_a_long_compilation_after_others_has_its_own_duration() -> None:
-    """The one in the head is of the whole step, as before: it must not run backwards."""
-    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(3700), episode_began_ns=b.ago(4900))
-    view = b.view(replace(b.COMPILING, compile=counts))
-    assert view.figures.progress.open_seconds == 4900
-    sentence = summary(b.snapshot(view))
-    assert " 82 min (inductor); one compilation takes 62 min, the limit is 60 min" in sentence
-
-
-def test_the_sentence_describes_the_longer_of_two_long_compilations() -> None:
-    views = [
-        b.view(b.as_rank(hanging(seconds), rank, 2)) for rank, seconds in enumerate((700, 1900))
-    ]
-    sentence = summary(b.snapshot(*views))
-    assert " 32 min (dynamo), 2 of 2 ranks; too long: the longest before took 62 s" in sentence
-    assert sentence.count("the longest before") == 1
-
-
 def test_a_hung_compilation_needs_attention_and_has_a_series() -> None:
     snapshot = b.snapshot(seen(None))
     assert exit_code(status(snapshot)) == 4
@@ -128,28 +103,6 @@ def test_a_busy_compiler_process_is_named_with_its_cpu_time() -> None:
     made = b.view(hanging(20), process=replace(IDLE, compilers=(CC1PLUS,)))
     (rank,) = status(b.snapshot(made))["runs"][0]["ranks"]
     assert "cc1plus (pid 4733) is busy, 310 s of CPU so far" in rank["evidence"]
-
-
-def of_two(peer_ended: int) -> RankView:
-    """Rank 0 compiles for the third time, for 12 minutes; rank 1 has done so many, in 30 s."""
-    own = replace(hanging().compile, warmups=0, longest_activity_ns=0)
-    peer = replace(b.WARM.compile, ended=peer_ended, longest_activity_ns=30 * b.SECOND)
-    slots = (replace(hanging(), compile=own), replace(b.WARM, compile=peer))
-    (run,) = group(
-        [
-            RecordReading(folder=str(n), slot=b.as_rank(slot, n, 2), alive=True, pid=n)
-            for n, slot in enumerate(slots)
-        ],
-        Circumstances(now_ns=b.NOW),
-    )
-    return run.ranks[0]
-
-
-def test_only_peers_that_compiled_the_same_explain_its_duration() -> None:
-    assert of_two(3).judgement.conditions == ("long_compile",)
-    assert of_two(3).figures.progress.compile_precedent_seconds == 30
-    assert of_two(2).judgement.conditions == ()
-    assert of_two(2).figures.progress.compile_limit_seconds == 3600
 
 
 @pytest.mark.parametrize(
@@ -194,14 +147,6 @@ def test_a_wait_for_an_end_continues_at_a_hung_compilation(
     with held(write_record(tmp_path, compiling())):
         words = ["wait", "--until", "ended", "--timeout", "0.1", "--dir", str(tmp_path)]
         assert CliRunner().invoke(cli, words).exit_code == 124
-
-
-def test_a_wait_for_warm_ends_for_a_warm_rank_without_a_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WARMWATCH_LONG_COMPILE", "off")
-    with held(write_record(tmp_path, warm())):
-        assert CliRunner().invoke(cli, ["wait", "--dir", str(tmp_path)]).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from support.values import replace
 from warmwatch_monitor.model import LongStep
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_record import Journal
-from warmwatch_monitor.sources.records.journal_sums import MOST_LONG_STEPS
 from warmwatch_monitor.status.words.evidence import evidence, long_step_words
 from warmwatch_monitor.status.words.sentence import summary
 
@@ -82,11 +81,6 @@ def test_a_long_step_is_in_the_evidence_and_the_answer_and_not_in_the_state() ->
     assert reported[1]["words"] in evidence(view)
 
 
-def test_a_last_step_that_is_also_the_longest_is_reported_once() -> None:
-    view = b.view(b.WARM, journal={"long_steps": (LONG, LONG)})
-    assert sum("step 400" in line for line in evidence(view)) == 1
-
-
 LINE = {"t": 5, "event": "long_step", "n": 400, "seconds": 41.0, "usual": 0.5, "saving": 38.0}
 
 
@@ -96,13 +90,6 @@ def follow(tmp_path: Path, *lines: dict[str, object]) -> Journal:
     with Folder(str(tmp_path)) as folder:
         journal.follow(folder)
     return journal
-
-
-def test_the_longest_and_the_last_steps_of_a_journal_are_retained(tmp_path: Path) -> None:
-    lengths = (7, 90, 8, 9, 10, 11, 12, 13)
-    lines = [{**LINE, "t": n, "n": n, "seconds": s} for n, s in enumerate(lengths, 1)]
-    retained = follow(tmp_path, *lines).sums.long_steps
-    assert [one.step for one in retained] == [2, *range(9 - MOST_LONG_STEPS, 9)]
 
 
 def test_a_journal_line_has_the_batches_of_a_usual_step(tmp_path: Path) -> None:

@@ -53,12 +53,6 @@ def test_a_spinning_collective_does_not_count_as_work() -> None:
     assert summary(b.snapshot(view)) == f"gpt2: {b.head(view)}; warm since step 4"
 
 
-def test_an_old_batch_does_not_count_as_activity() -> None:
-    taken = replace(BATCHES.steps, last_batch_ns=b.ago(74))
-    view = at_work(b.view(replace(QUIET, steps=taken), process=BUSY))
-    assert summary(b.snapshot(view)).endswith("; the process works (100 % of a core)")
-
-
 def test_a_rank_that_waits_for_a_working_rank_reports_it() -> None:
     waits = at_work(b.view(b.as_rank(QUIET, 0, 2)))
     later = replace(BATCHES, steps=replace(BATCHES.steps, last_step_ns=b.ago(70)))

@@ -92,23 +92,6 @@ def test_a_function_that_no_step_calls_is_reported_and_needs_no_attention() -> N
     assert exit_code(status(b.snapshot(view))) == 0
 
 
-def test_another_compiler_does_not_hide_the_condition() -> None:
-    """After a Triton kernel compiled, an eager rank is warm, and the sentence is the same."""
-    triton = replace(
-        IN_VAIN,
-        begun=1,
-        ended=1,
-        activities_seen=1,
-        clean_after=1,
-        last_end_ns=b.ago(9),
-        phase_ns=b.phases(kernel_compile=2.0),
-        compilations=b.kinds(triton=3),
-    )
-    view = eager(triton)
-    assert (view.judgement.state.value, view.judgement.conditions) == ("warm", ("never_compiled",))
-    assert "torch.compile was called 2 times and nothing has compiled" in b.in_words(view)
-
-
 @pytest.mark.parametrize(
     ("code", "name", "words"),
     [

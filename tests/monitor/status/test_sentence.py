@@ -21,10 +21,7 @@ from warmwatch_monitor.model import (
     LimitedBy,
     ProcessReading,
     RankView,
-    Recompile,
 )
-from warmwatch_monitor.output.amounts import own_words
-from warmwatch_monitor.output.summary import several_of
 from warmwatch_monitor.status.document import reached, status
 from warmwatch_monitor.status.goals import is_reached
 from warmwatch_monitor.status.words.evidence import evidence
@@ -69,13 +66,6 @@ def test_a_stalled_rank_that_takes_batches_stands_before_or_within_a_step(
     headline, details = b.parts(answer(b.snapshot(view)))
     assert headline.startswith(SENTENCES["stalled"])
     assert words in details
-
-
-def test_unreadable_records_are_not_reported_as_an_idle_host() -> None:
-    silent = replace(b.HEALTH, up=False, error="no answer for 9 s")
-    assert summary(b.snapshot(sources=(silent,))) == (
-        "the runs are not known, because their records cannot be read: no answer for 9 s"
-    )
 
 
 def test_readable_runs_do_not_hide_unreadable_ones() -> None:
@@ -181,13 +171,6 @@ FORWARD = Compilation(id="0/0", kind="forward", at_ns=b.ago(3), name="forward", 
 BACKWARD = {"beginning": Beginning(at_ns=b.ago(2), what="entire_backward_compile", id="0/0")}
 
 
-def test_the_duration_does_not_include_what_ran_between_two_compilations() -> None:
-    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(0.3), compiling_since_ns=b.ago(0.3))
-    assert summary(b.snapshot(b.view(replace(b.COMPILING, compile=counts)))) == (
-        "gpt2: compiling for 300 ms (inductor)"
-    )
-
-
 def test_the_duration_continues_into_the_backward_and_names_it() -> None:
     counts = replace(b.COMPILING.compile, active_since_ns=b.ago(2))
     slot = replace(b.COMPILING, compile=counts)
@@ -197,45 +180,6 @@ def test_the_duration_continues_into_the_backward_and_names_it() -> None:
     )
     unnamed = b.view(slot, journal=BACKWARD)
     assert summary(b.snapshot(unnamed)).endswith(", now a backward")
-
-
-def test_the_backward_of_a_recompile_has_the_reason_of_its_forward() -> None:
-    again = replace(FORWARD, reason="0/0: GLOBAL_STATE changed: grad_mode", category="grad_mode")
-    counts = replace(b.RECOMPILING.compile, active_since_ns=b.ago(2), episode_began_ns=b.ago(7))
-    slot = replace(b.RECOMPILING, compile=counts)
-    why = plain(again.reason) or ""
-    found = b.in_words(b.view(slot, compilations=(again,), journal=BACKWARD))
-    assert "now the backward of `forward` (a.py:3)" in found
-    assert why in found
-    before = replace(again, at_ns=b.ago(8))
-    found = b.in_words(b.view(slot, compilations=(before,), journal=BACKWARD))
-    assert "now the backward of `forward` (a.py:3)" in found
-    assert why not in found, "that was an earlier one's"
-
-
-def test_a_speed_from_few_steps_is_marked_if_the_agent_stores_no_lengths() -> None:
-    bins = list(b.WARM.clean_bins)
-    place = next(at for at, count in enumerate(bins) if count)
-    few = [0] * len(bins)
-    few[place] = 4
-    found = summary(b.snapshot(b.view(replace(b.WARM, clean_bins=tuple(few), recent=()))))
-    assert "a step so far, of 4 steps" in found
-
-
-@pytest.mark.parametrize(
-    ("since", "words"),
-    [(3, "so far, of 3 steps"), (64, "so far, of 64 steps"), (90, "is the real speed")],
-)
-def test_steps_before_a_recompile_do_not_support_the_speed(since: int, words: str) -> None:
-    before = (b.WARM.steps.steps - since) * 36 * MS
-    counts = replace(
-        b.WARM.compile,
-        clean_after=b.WARM.steps.steps - since,
-        clean_sum_before_ns=before,
-        clean_sum_ns=before + since * 36 * MS,
-    )
-    found = summary(b.snapshot(b.view(replace(b.WARM, compile=counts))))
-    assert f"36 ms a step {words};" in f"{found};"
 
 
 def since_a_compilation(lengths: list[int], base: Slot = b.WARM) -> RankView:
@@ -271,21 +215,6 @@ def test_a_speed_that_something_else_limits_is_the_speed_so_far(limit: LimitedBy
     assert run.subtitle.startswith("since step 4: the speed so far; limited by ")
     assert "real speed" not in f"{run}"
     assert run.state == "warm"
-
-
-def test_slow_steps_that_get_faster_do_not_get_slower() -> None:
-    """Their speed is that of the last three, which are faster than the newest five."""
-    view = since_a_compilation([ms * MS for ms in range(20_000, 40_000, 2_000)])
-    assert "22 s a step so far, getting faster;" in f"{summary(b.snapshot(view))};"
-    assert (view.figures.steps.newest, view.figures.steps.trend) == (24, "faster")
-
-
-def test_launches_that_get_faster_are_no_trend_of_steps_that_a_gpu_queues() -> None:
-    """Every tenth step waits for all of them."""
-    lengths = [180 * MS if at % 10 == 5 else (1 if at < 32 else 2) * MS for at in range(64)]
-    gpu = replace(b.WARM.identity, gpus=("GPU-00000000-0000-4000-8000-000000000000",))
-    view = since_a_compilation(lengths, replace(b.WARM, identity=gpu))
-    assert "19.3 ms a step so far, of 64 steps" in summary(b.snapshot(view))
 
 
 @pytest.mark.parametrize(
@@ -364,25 +293,6 @@ def test_the_sentence_and_settled_count_the_same_steps() -> None:
     assert "2 s a step is the real speed" in summary(b.snapshot(view))
 
 
-def test_a_user_kernel_is_named_during_its_tuning() -> None:
-    """At its first tuning; a later one has a reason, with the remedy for a kernel."""
-    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(2))
-    slot = replace(b.COMPILING, compile=counts)
-    kernel = {"kind": "triton", "name": "scale", "file": "kernels.py", "line": 7}
-    began = {"beginning": Beginning(at_ns=b.ago(2), what="triton tune", **kernel)}
-    first = b.view(slot, journal=began)
-    assert summary(b.snapshot(first)) == (
-        "gpt2: compiling for 43 s (inductor), now `scale` (kernels.py:7)"
-    )
-    why = {"reason": "n: expected 4096, actual 8192", "category": "shape"}
-    later = b.view(slot, journal={"recompile": Recompile(at_ns=b.ago(1), **kernel, **why)})
-    assert summary(b.snapshot(later)).endswith(
-        f"now `scale` (kernels.py:7): {plain(why['reason'])}"
-    )
-    assert later.figures.log.underway is not None
-    assert later.figures.log.underway.kind == "triton"
-
-
 FRAME = {"name": "forward", "file": "train.py", "line": 31, "code": "a7b1be19100f"}
 
 
@@ -408,53 +318,6 @@ def test_the_compiling_function_is_named_from_the_begin_of_its_compilation() -> 
     assert "; one compilation takes 67 min, the limit is 60 min" in words
 
 
-def test_the_duration_in_a_later_step_begins_with_that_step() -> None:
-    """CUDA graphs are recorded in the second step; the compilation of the first does not count."""
-    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(2))
-    steps = replace(b.COMPILING.steps, steps=1, last_step_ns=b.ago(3))
-    view = b.view(replace(b.COMPILING, compile=counts, steps=steps))
-    assert summary(b.snapshot(view)) == "gpt2: compiling for 3.0 s (inductor)"
-    assert view.judgement.since_ns == b.ago(3)
-
-
-def test_a_compiling_evaluation_is_not_attributed_to_an_earlier_shape() -> None:
-    mode = replace(b.RECOMPILE, at_ns=b.ago(2), reason="0/0: GLOBAL_STATE changed: grad_mode")
-    shape = replace(b.RECOMPILATION, at_ns=b.ago(5))
-    counts = replace(b.RECOMPILING.compile, episode_began_ns=b.ago(7))
-    steps = replace(b.RECOMPILING.steps, last_step_ns=b.ago(8))
-    slot = replace(b.RECOMPILING, compile=counts, steps=steps)
-    known = b.view(slot, compilations=(shape,), journal={"recompile": mode})
-    assert b.in_words(known).endswith(plain(mode.reason) or "?")
-    older = {"recompile": replace(b.RECOMPILE, at_ns=b.ago(6))}
-    unknown = b.view(slot, compilations=(shape,), journal=older)
-    assert summary(b.snapshot(unknown)) == "gpt2: recompiling for 7.0 s (dynamo)"
-
-
-def test_the_rank_that_compiles_is_named_and_those_that_wait_are_counted() -> None:
-    ranks = [b.view(b.as_rank(b.COMPILING if n == 3 else b.WARMING, n, 8)) for n in range(8)]
-    expected = "gpt2: compiling for 43 s (inductor), rank 3 of 8; 7 ranks wait for it"
-    assert summary(b.snapshot(*ranks)) == expected
-
-
-def test_several_ranks_that_compile_are_counted_and_the_longest_is_timed() -> None:
-    later = replace(b.COMPILING, compile=replace(b.COMPILING.compile, active_since_ns=b.ago(5)))
-    ranks = [b.view(b.as_rank(s, n, 3)) for n, s in enumerate((later, b.COMPILING, b.WARMING))]
-    expected = "gpt2: compiling for 43 s (inductor), 2 of 3 ranks; 1 rank waits for them"
-    assert summary(b.snapshot(*ranks)) == expected
-
-
-def test_a_rank_is_numbered_within_the_whole_world_across_hosts() -> None:
-    sentence = summary(b.snapshot(b.view(b.as_rank(b.WARMING, 3, 16))))
-    assert ", rank 3 of 16" in sentence
-    assert sentence.endswith("; 15 of 16 ranks (ranks 0-2, 4-15) are not seen here")
-
-
-def test_a_failed_rank_is_reported_while_the_others_continue() -> None:
-    lost = b.view(b.as_rank(b.WARM, 1, 2), alive=False)
-    living = b.view(b.as_rank(b.WARM, 0, 2))
-    assert summary(b.snapshot(living, lost)).endswith("is the real speed; rank 1 is lost")
-
-
 def test_a_recompile_that_has_ended_shows_its_reason_until_warm_again() -> None:
     counts = replace(
         b.RECOMPILING.compile,
@@ -473,16 +336,6 @@ def test_a_recompile_that_has_ended_shows_its_reason_until_warm_again() -> None:
     assert b.WHY in found
     assert (plain(older.reason) or "?") not in found
     assert "last step 36 ms" in found
-
-
-def test_a_compiling_rank_comes_before_one_that_just_compiled() -> None:
-    counts = replace(b.RECOMPILING.compile, active_since_ns=0, activities_seen=3, clean_after=3602)
-    ranks = [
-        b.as_rank(replace(b.RECOMPILING, compile=counts), 0, 2),
-        b.as_rank(b.RECOMPILING, 1, 2),
-    ]
-    sentence = summary(b.snapshot(*map(b.view, ranks)))
-    assert sentence == "gpt2: recompiling for 2.1 s (dynamo), 2 of 2 ranks"
 
 
 def test_the_reason_of_an_earlier_recompile_is_not_shown_for_this_one() -> None:
@@ -506,25 +359,6 @@ def test_several_runs_are_named_briefly_the_least_advanced_first() -> None:
             "earlier: bert lost",
         ),
     )
-
-
-def test_a_single_living_run_has_all_details_and_the_ended_runs_are_listed() -> None:
-    views = (STATES["warm"], *(b.in_every_state(name)["lost"] for name in "abcd"))
-    alone = summary(b.snapshot(STATES["warm"]))
-    assert b.parts(answer(b.snapshot(*views))) == (
-        alone,
-        ("earlier: a lost, b lost, c lost and 1 more",),
-    )
-
-
-def test_without_a_live_run_that_fact_comes_first() -> None:
-    interrupted = b.view(b.ended("interrupted"))
-    views = (b.in_every_state("vit")["finished"], b.in_every_state("bert")["lost"], interrupted)
-    expected = "nothing runs now; 3 runs ended: bert lost, gpt2 interrupted, vit finished"
-    snapshot = b.snapshot(*views)
-    assert summary(snapshot) == expected
-    document = to_builtins(status(snapshot))
-    assert several_of(document["runs"], document).summary == expected
 
 
 def test_without_a_run_the_sentence_explains_how_to_attach() -> None:
@@ -556,13 +390,6 @@ def test_durations_are_in_readable_units(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_a_reason_of_many_lines_becomes_one_bounded_line() -> None:
-    text = own_words("a\n  b " + "c" * 900)
-    assert text.startswith("a b ccc")
-    assert text.endswith("...")
-    assert len(text) == 80
-
-
 def evidence_of(view: RankView) -> list[str]:
     return evidence(view)
 
@@ -573,57 +400,8 @@ def workers(busy: int, idle: int) -> ProcessReading:
     )
 
 
-def test_evidence_of_a_compiling_rank_is_the_activity_and_its_workers() -> None:
-    assert evidence_of(b.view(b.COMPILING, process=workers(0, 4))) == [
-        "4 compile workers alive, none busy: the work is in the main process",
-        "no step was marked yet",
-    ]
-    assert "3 of 4 compile workers busy" in evidence_of(b.view(b.COMPILING, process=workers(3, 1)))
-
-
 def test_idle_workers_are_not_evidence_without_a_compilation() -> None:
     assert not [e for e in evidence_of(b.view(b.WARM, process=workers(0, 4))) if "worker" in e]
-
-
-def test_evidence_of_a_warming_rank_is_its_clean_steps_and_the_parts_of_step_1() -> None:
-    assert evidence_of(b.view(b.WARMING)) == [
-        "1 clean step since the last activity ended",
-        "step 1 held 113.2 s of compile activity",
-    ]
-
-
-def _evaluated_first(state: Slot, **counts: int) -> Slot:
-    """``state``, with 20 s of its compile time in an evaluation before step 1."""
-    counts = {"before_first_step_ns": 20 * b.SECOND, **counts}
-    return replace(state, compile=replace(state.compile, **counts))
-
-
-def test_compilation_before_step_1_is_no_part_of_it() -> None:
-    short = b.WARMING.compile.first_duration_ns - 20 * b.SECOND
-    assert evidence_of(b.view(_evaluated_first(b.WARMING, first_duration_ns=short)))[-1] == (
-        "step 1 held 93.2 s of compile activity, 20.0 s came before it"
-    )
-
-
-def test_the_first_step_is_not_under_way_during_an_evaluation_before_it() -> None:
-    slot = between(0.1).record.slot
-    counts = replace(slot.compile, evaluating_since_ns=b.ago(30))
-    assert summary(b.snapshot(b.view(replace(slot, compile=counts)))) == (
-        "gpt2: no step yet: compiled for 28 s so far, PyTorch compiles nothing now; "
-        "evaluating for 30 s"
-    )
-
-
-def test_step_1_does_not_include_later_compilation() -> None:
-    later = replace(b.WARM, compile=replace(b.WARM.compile, last_end_ns=b.ago(50)))
-    assert not [line for line in evidence_of(b.view(later)) if "step 1" in line]
-
-
-def test_a_step_1_shorter_than_the_activity_does_not_include_it() -> None:
-    short = replace(b.WARMING, compile=replace(b.WARMING.compile, first_duration_ns=b.SECOND))
-    assert evidence_of(b.view(short))[-1] == (
-        "113.2 s of compile activity before the end of step 1, none after it"
-    )
 
 
 def test_evidence_of_a_stall_is_its_silence_its_limit_and_the_process_state() -> None:
@@ -631,13 +409,6 @@ def test_evidence_of_a_stall_is_its_silence_its_limit_and_the_process_state() ->
     assert evidence_of(b.view(b.STALLED, process=process))[:2] == [
         "no step for 75 s (stall limit 60 s)",
         "the process uses 98 % of a core meanwhile",
-    ]
-
-
-def test_evidence_of_a_rank_lost_while_compiling_has_its_phase() -> None:
-    assert evidence_of(STATES["lost"])[:2] == [
-        "the process disappeared without an exit record",
-        "it ended in the middle of compile activity, phase inductor",
     ]
 
 
@@ -653,15 +424,3 @@ def test_reasons_to_doubt_the_figures_are_reported() -> None:
         "5 journal lines could not be read",
         "this torch does not have: new_optimizers",
     ]
-
-
-def test_there_is_no_advice_on_steps_with_an_optimizer_or_an_interrupted_compilation() -> None:
-    slot = between(12).record.slot
-    counts = replace(slot.compile, end_code=1, exit_code=1, ended_ns=b.ago(1))
-    over = b.view(replace(slot, compile=counts), alive=False)
-    assert any("warmwatch.step()" in one for one in answer(b.snapshot(over)).details)
-    optimizer = replace(counts, optimizers=1)
-    cut_off = replace(counts, active_since_ns=b.ago(20))
-    for made in (optimizer, cut_off):
-        view = b.view(replace(slot, compile=made), alive=False)
-        assert "warmwatch.step()" not in b.in_words(view)

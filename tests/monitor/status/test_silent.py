@@ -7,16 +7,12 @@ from typing import Any
 import pytest
 
 from support import builders as b
-from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch.shared.values import PRECOMPILED
-from warmwatch_monitor.commands.terminal import table
 from warmwatch_monitor.model import ProcessReading
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import summary
-
-STEP = 0.036  # of b.WARM, so it is silent after three seconds
 
 
 def quiet(seconds: float, slot: Slot = b.WARM, **counts: Any) -> Slot:
@@ -123,27 +119,6 @@ def test_a_stall_comes_later_and_replaces_silence() -> None:
 )
 def test_known_long_activity_is_not_silence(explained: dict[str, int]) -> None:
     assert "silent" not in conditions(quiet(38, **explained))
-
-
-def test_silence_counts_from_the_end_of_a_pause() -> None:
-    assert "silent" in conditions(quiet(38, saved_ns=b.ago(5)))
-
-
-def test_a_rank_that_has_ended_is_not_silent_and_has_no_age() -> None:
-    ended = b.view(b.ended("finished", quiet(38)), alive=False)
-    assert "silent" not in ended.judgement.conditions
-    rank = status(b.snapshot(ended))["runs"][0]["ranks"][0]
-    assert rank["last_step_age_seconds"] is None
-
-
-def test_the_age_is_in_the_answer_and_in_the_table() -> None:
-    answer = status(b.snapshot(b.view(quiet(38))))
-    rank = answer["runs"][0]["ranks"][0]
-    assert rank["last_step_age_seconds"] == pytest.approx(38)
-    assert rank["state"] == "warm"
-    wide = table.table(answer["runs"], b.EPOCH, 120, colour=False)
-    header, row = wide[0], wide[1]
-    assert row[: header.index("last step") + len("last step")].endswith("38 s ago")
 
 
 def test_silence_alone_changes_no_exit_code() -> None:

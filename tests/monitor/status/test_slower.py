@@ -13,10 +13,8 @@ from support import builders as b
 from support import reported as a
 from support.builders import EPOCH
 from support.documents import status
-from support.sources import settings
 from support.values import replace
 from warmwatch.shared import states
-from warmwatch.shared.verdict import judge
 from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.report.assembly import report
@@ -25,11 +23,7 @@ from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model import RankHistory, RecordReading, RunView, Snapshot
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary
-from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
-from warmwatch_monitor.pipeline.runs import Circumstances, Peers, facts
-from warmwatch_monitor.sources.listed import EARLIER_RUNS, RECORDS, Readings
-from warmwatch_monitor.sources.records.source import RecordsReading
 from warmwatch_monitor.status.words.sentence import answer, summary
 
 HOLDS = "slower_than_before"  # b.WARM's first warm-up took 120 s
@@ -63,33 +57,6 @@ def test_a_warm_up_is_compared_with_the_longest_of_its_history(
     assert (HOLDS in rank.judgement.conditions) is holds
 
 
-def test_a_warm_up_slower_by_less_than_half_a_minute_is_not_reported() -> None:
-    rank = RecordReading(folder="/a", slot=b.WARM, alive=True)
-    known = facts(rank, Circumstances(now_ns=b.NOW, earlier={"/a": (10**10,)}), Peers())
-    quick = replace(b.WARM.compile.first_warmup, ended_ns=b.ago(250 - 39.9))
-    assert HOLDS in judge(known, b.NOW).conditions
-    shorter = replace(known, compile=replace(known.compile, first_warmup=quick))
-    assert HOLDS not in judge(shorter, b.NOW).conditions
-
-
-def test_there_is_no_comparison_before_the_first_warm_up_has_ended() -> None:
-    (rank,) = judged(1.0, slot=b.WARMING).ranks
-    assert rank.judgement.conditions == ()
-
-
-def test_a_slower_warm_up_remains_reported_while_the_history_is_unreadable() -> None:
-    one = RecordReading(folder="/a", slot=b.WARM, alive=True, pid=7)
-    seen = {RECORDS.name: RecordsReading(records=(one,))}
-    earlier = {EARLIER_RUNS: {"/a": RankHistory(warmup_seconds=(1.0,))}}
-    assembly = Assembly(settings("/nowhere"))
-    for known in (earlier, {}):
-        made = assembly.make(Readings(values={**seen, **known}), (), b.NOW, b.EPOCH)
-        ((rank,),) = (run.ranks for run in made.snapshot.runs)
-        assert HOLDS in rank.judgement.conditions
-    gone = assembly.make(Readings(values={**seen, EARLIER_RUNS: {}}), (), b.NOW, b.EPOCH)
-    assert gone.snapshot.runs[0].ranks[0].judgement.conditions == ()
-
-
 @pytest.mark.parametrize(
     ("earlier", "before"),
     [
@@ -109,13 +76,6 @@ def test_a_slower_warm_up_is_reported_once_and_needs_no_attention(
     assert held == {"condition": HOLDS, "words": words, "advice": None}
     assert exit_code(status(snapshot)) == 0
     assert HOLDS not in states.NEEDS_ATTENTION
-
-
-def test_a_fleet_series_without_history_has_words() -> None:
-    (rank,) = judged(30.0).ranks
-    bare = replace(rank.figures, warmups=replace(rank.figures.warmups, earlier_seconds=()))
-    snapshot = b.snapshot(replace(rank, figures=bare))
-    assert "warm-up took far longer than in earlier runs" in summary(snapshot)
 
 
 # In a report
@@ -168,17 +128,6 @@ def test_changes_are_reported_with_their_cost() -> None:
     )
 
 
-@pytest.mark.parametrize("is_warm_now", [True, False])
-def test_a_cache_that_hit_nothing_explains_no_difference(is_warm_now: bool) -> None:
-    """Triton does not report its hits, so its cache may."""
-    caches = (WARM, COLD) if is_warm_now else (COLD, WARM)
-    now = a.finished(compiled=(a.FORWARD,), what=replace(a.H100, caches=caches[0]))
-    then = before(replace(a.FORWARD, seconds=180.0), seconds=220.0, caches=caches[1])
-    _, words = sentences(now, then)
-    assert "Inductor's cache" not in words
-    assert "Triton's cache was" in words
-
-
 def test_a_cache_that_hit_explains_a_difference_if_it_was_not_empty_before() -> None:
     """As where another model had filled it."""
     warm = {"inductor": "warm"}
@@ -226,16 +175,6 @@ def test_each_kind_of_change_has_its_words(then: RunSummary, title: str, words: 
     found = sentences(a.finished(what=replace(a.H100, caches={"inductor": "warm"})), then)
     assert found[0] == title
     assert words in found[1]
-
-
-def test_the_rest_of_a_function_after_a_break_is_the_same_wherever_it_moved() -> None:
-    """Dynamo's name for it has the line of the break."""
-    rest, moved = (f"torch_dynamo_resume_in_forward_at_{line}" for line in (16, 17))
-    now = a.finished(compiled=(replace(a.FORWARD, name=moved, line=17),))
-    _, words = sentences(now, before(replace(FASTER, name=rest, line=16, ops=a.FORWARD.ops)))
-    assert "more in `forward` after a graph break (model.py:17)" in words
-    assert "compiled last time" not in words
-    assert "no longer" not in words
 
 
 def test_a_run_that_was_never_warm_is_not_compared() -> None:

@@ -90,25 +90,3 @@ def test_a_qualified_state_has_its_condition() -> None:
     views = (*views, under(STATES["stalled"], "exiting"))
     runs = [status(b.snapshot(view))["runs"][0] for view in views]
     assert [run["qualified_by"] for run in runs] == [None, "slower", None, "exiting"]
-
-
-def test_a_rank_among_others_is_named_below_the_title() -> None:
-    one, other = (b.view(b.as_rank(b.COMPILING, 0, 2)), b.view(b.as_rank(b.WARM, 1, 2)))
-    (run,) = status(b.snapshot(one, other))["runs"]
-    assert run["title"] == "compiling for 43 s"
-    assert run["subtitle"].startswith("inductor, rank 0 of 2; 1 rank waits for it")
-
-
-def test_the_title_is_all_that_a_headline_has_of_a_state_too_long_for_it() -> None:
-    log = RECOMPILING.figures.log
-    function = replace(log.underway, name="compute_loss_of_all_heads", file="distributed_train.py")
-    figures = replace(RECOMPILING.figures, log=replace(log, underway=function))
-    view = replace(RECOMPILING, figures=replace(figures, who=replace(figures.who, run="n" * 40)))
-    answer = status(b.snapshot(view))
-    (run,) = answer["runs"]
-    assert run["summary"] == f"{'n' * 40}: {run['title']}" == answer["summary"]
-    assert run["subtitle"] == ""
-    rest, *others = answer["details"]
-    assert rest == "`compute_loss_of_all_heads` (distributed_train.py:31), dynamo"
-    assert others
-    assert not any(run["title"] in detail for detail in answer["details"])

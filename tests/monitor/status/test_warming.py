@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from support import builders as b
 from support.values import replace
 from warmwatch.shared.record import Slot
@@ -38,28 +36,10 @@ def test_a_long_step_is_reported_with_gpu_activity_and_time_to_certainty() -> No
     )
 
 
-def test_the_current_step_counts_for_the_time_left() -> None:
-    assert headline(b.view(warming(1, 10.0, quiet=4.0))).endswith("; warm in about 16 s")
-    # it takes longer than the last one: how much longer is unknown
-    assert headline(b.view(warming(1, 10.0, quiet=14.0))).endswith("; warm in about 10 s")
-
-
 def test_no_time_is_estimated_before_the_first_clean_step() -> None:
     view = b.view(warming(0, 10.0), gpus=(BUSY,))
     assert headline(view) == (
         "gpt2: warming, 0 of 3 clean steps since the last compile activity: GPU 0 at 100 %, 692 W"
-    )
-
-
-@pytest.mark.parametrize("seconds", [0.01, 0.3])
-def test_a_very_short_time_left_is_not_estimated(seconds: float) -> None:
-    assert "sure" not in headline(b.view(warming(1, seconds)))
-
-
-def test_with_several_ranks_the_sentence_names_the_rank_before_its_step() -> None:
-    ranks = [b.view(b.as_rank(warming(n, 10.0), n - 1, 2)) for n in (1, 2)]
-    assert summary(b.snapshot(*ranks)) == (
-        "gpt2: warming, 1 of 3 clean steps, 2 of 2 ranks: last step 10 s; warm in about 20 s"
     )
 
 

@@ -10,10 +10,8 @@ from msgspec import to_builtins
 from msgspec.structs import astuple
 
 from support import builders as b
-from support.documents import status
 from support.values import replace
 from warmwatch.shared.values import DTYPES
-from warmwatch_monitor.commands.terminal.table import lines
 from warmwatch_monitor.model import RankView, Worth
 from warmwatch_monitor.model.machine import PEAKS, Peaks, peak_flops
 from warmwatch_monitor.pipeline.slot_figures import worth_of
@@ -36,12 +34,6 @@ def worth(gpus: int = 1, identity: dict[str, Any] | None = None, **words: int) -
     return b.view(slot, gpus=readings)
 
 
-def test_without_a_declared_work_per_step_nothing_is_reported() -> None:
-    view = worth(tokens_per_step=0)
-    assert to_builtins(rank(view).worth) is None
-    assert throughput(view) == ""
-
-
 def test_mfu_is_six_times_parameters_times_tokens_over_the_peak_of_its_gpus() -> None:
     view = worth(2, {"parameters": 124_000_000}, tokens_per_step=16_384, samples_per_step=16)
     seconds = view.figures.steps.recent
@@ -53,30 +45,6 @@ def test_mfu_is_six_times_parameters_times_tokens_over_the_peak_of_its_gpus() ->
     assert reported["formula"] == "6 x parameters x tokens"
     assert (reported["estimated"], reported["dtype"]) == (False, "bfloat16")
     assert throughput(view).endswith(f"MFU {by_hand * 100:.2g} %")
-
-
-@pytest.mark.parametrize(
-    "work",
-    [{"parameters": 124_000_000}, {"parameters_seen": 5, "flops_per_step": 2e12}],
-    ids=["declared parameters", "declared operations, so the parameters are not used"],
-)
-def test_the_command_reports_the_throughput_of_clean_steps(work: dict[str, Any]) -> None:
-    view = worth(2, work, tokens_per_step=16_384)
-    shown = lines(status(b.snapshot(view)), now=b.EPOCH, width=80, wrap=False, colour=False)
-    assert f"gpt2: at this speed {throughput(view)}" in shown
-    nobody = status(b.snapshot(worth(tokens_per_step=0)))
-    unsaid = lines(nobody, now=b.EPOCH, width=80, wrap=False, colour=False)
-    assert not any("at this speed" in line for line in unsaid)
-
-
-def test_declared_operations_take_precedence_over_the_formula() -> None:
-    reported_work = {"flops_per_step": 2e12, "parameters": 5, "dtype": "float8"}
-    view = worth(1, reported_work, tokens_per_step=7)
-    reported = to_builtins(rank(view).worth)
-    seconds = view.figures.steps.recent
-    assert seconds is not None
-    assert (reported["flops_per_step"], reported["formula"]) == (2e12, None)
-    assert reported["mfu_ratio"] == pytest.approx(2e12 / seconds / 1978.9e12)
 
 
 @pytest.mark.parametrize(
@@ -141,12 +109,6 @@ def test_the_words_name_types_other_than_bfloat16(
 def test_the_type_that_the_user_sets_precedes_the_counted_ones() -> None:
     counted = {"flops_counted": 1e12, "flops_by_dtype": {"bfloat16": 1e12}, "dtype": "float8"}
     assert to_builtins(rank(worth(1, counted)).worth)["dtypes"] == {"float8": 1.0}
-
-
-def test_parameters_that_the_optimizers_hold_make_it_an_estimate() -> None:
-    view = worth(1, {"parameters_seen": 124_000_000}, tokens_per_step=16_384)
-    assert to_builtins(rank(view).worth)["estimated"] is True
-    assert "MFU about " in throughput(view)
 
 
 @pytest.mark.parametrize(

@@ -312,14 +312,6 @@ def test_an_invalid_baseline_file_is_refused_with_the_place(file: str, words: st
         baseline.parsed(file)
 
 
-def test_an_update_preserves_settings_and_writes_no_ignored_ratio() -> None:
-    before = held(*run_of(DONE), tolerance=0.25, ignore=("warmup_ratio", "kernels"))
-    again = baseline.written(baseline.of(run_of(DONE), before))
-    written = json.loads(again)
-    assert (written["tolerance"], written["ignore"]) == (0.25, ["warmup_ratio", "kernels"])
-    assert "warmup_ratio" not in written["runs"]["gpt2"]
-
-
 @given(st.sets(st.integers(0, 2_000), min_size=1))
 def test_written_ranks_are_read_back_unchanged(of: set[int]) -> None:
     assert numbers(named(of)) == sorted(of)
@@ -349,20 +341,6 @@ def test_the_outcome_is_text_markdown_and_json() -> None:
     printed = json.loads(as_json(failed))
     assert printed["passed"] is False
     assert [one["measure"] for one in printed["compared"] if one["grew"]] == ["recompiles"]
-
-
-def test_a_run_name_is_never_markdown() -> None:
-    """No text adds a cell to the table or opens code that ends in the next text."""
-    name = "a|b`@team<img>"
-
-    def called(*slots: b.Slot) -> tuple[MeasuredRun, ...]:
-        return tuple(replace(one, run=name) for one in run_of(*slots))
-
-    grown = called(counting(recompiles_by_category=b.categories(shape=1)))
-    made = document("base.json", compared(grown, held(*called(DONE))))
-    table = [line for line in markdown(made).splitlines() if line.startswith("|")]
-    assert all(line.replace(r"\|", "").count("|") == 5 for line in table)
-    assert r"| a\|b\`\@team\<img\>, rank 0 | 0 | 1 |" in markdown(made)
 
 
 def test_an_impossible_comparison_is_a_failure_in_every_format() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -17,16 +16,12 @@ from warmwatch_monitor.commands.compare.comparison import (
     break_even,
     compare,
     mean,
-    runs_of,
 )
 from warmwatch_monitor.commands.compare.wording import page, sentence, speed
 from warmwatch_monitor.commands.report.assembly import report
-from warmwatch_monitor.commands.report.command import cleaned
 from warmwatch_monitor.commands.report.wording import answer
 from warmwatch_monitor.figures.rank import SlowerPeriod
-from warmwatch_monitor.model.run_summary import Provenance, RunSummary
-from warmwatch_monitor.output.document import lines, markdown
-from warmwatch_monitor.output.json_text import as_json
+from warmwatch_monitor.model.run_summary import RunSummary
 
 
 def side(
@@ -87,31 +82,11 @@ def test_each_outcome_has_a_sentence(
     assert sentence(found).endswith(words) or f"{words}." in sentence(found)
 
 
-def test_a_cheaper_run_with_longer_steps_is_ahead_until_the_break_even() -> None:
-    quick, slow = side("default", 40.0, 0.5, mode="eager"), side("tuned", 100.0, 0.25)
-    found, other_way = break_even(quick, slow), break_even(slow, quick)
-    assert (found.outcome, other_way.outcome) == ("ahead_until", "paid_back")
-    assert found.step == pytest.approx(240, abs=1)
-    assert other_way.step == pytest.approx(240, abs=1)
-    for one in (found, other_way):
-        assert one.earliest is not None
-        assert one.latest is not None
-        assert 230 < one.earliest < 240 < one.latest < 251
-    assert "costs 60 s less" in sentence(found)
-    assert re.search(r"ahead until step 24[01] \(2\d\d to 2[45]\d\)\.", sentence(found))
-
-
 def test_a_run_without_a_known_cost_has_a_speed_and_no_break_even() -> None:
     found = break_even(replace(side("x", 1.0, 0.0356), cost_seconds=None), EAGER)
     assert (found.outcome, found.step) == ("unknown", None)
     assert "x against eager: 1.48 times faster (1.4" in sentence(found)
     assert "no break-even, as one of them has no known cost" in sentence(found)
-
-
-def test_a_run_without_clean_steps_has_no_break_even() -> None:
-    found = break_even(replace(EAGER, label="new", runs=()), EAGER)
-    assert (found.outcome, found.step) == ("unknown", None)
-    assert "no clean step" in sentence(found)
 
 
 def two(**what: object) -> tuple[RunSummary, RunSummary]:
@@ -139,18 +114,6 @@ def test_a_slower_run_is_called_slower() -> None:
     assert "longer, 7.4 times slower: never" in sentence(slow)
     assert slow.difference is not None
     assert re.fullmatch(r"7.4 times slower \(7.\d+ to 7.\d+\)", speed(slow.difference))
-
-
-def test_an_eager_run_is_the_baseline_at_every_position() -> None:
-    made = compare(two())
-    assert made.baseline == "gpt2"
-    compiled, eager = made.sides
-    assert (compiled.mode, eager.mode) == ("default", "eager")
-    assert compiled.speed_up is not None
-    assert compiled.speed_up.ratio == pytest.approx(48 / 36, rel=0.02)
-    assert compiled.speed_up.verdict == "once"
-    assert eager.speed_up is None
-    assert not made.incomparable
 
 
 def test_a_run_that_took_steps_without_compiling_is_eager() -> None:
@@ -189,110 +152,10 @@ def test_differences_are_reported_with_the_rows_they_affect(
     assert row in found[what]
 
 
-def test_a_run_that_ended_earlier_is_the_same_program() -> None:
-    training = replace(a.FORWARD, code="c0de")
-    evaluation = replace(training, name="evaluate", line=80, code="e7a1")
-    whole = a.finished(run="whole", compiled=(training, evaluation))
-    whole = replace(whole, what=replace(whole.what, code="of both"))
-    short = a.finished(run="short", compiled=(training,))
-    short = replace(short, what=replace(short.what, code="of one"))
-    assert not compare((whole, short, a.eager())).incomparable
-    edited = a.finished(run="edited", compiled=(replace(training, code="0ther"), evaluation))
-    (found,) = compare((whole, edited)).incomparable
-    assert found.what == "compiled code"
-    assert len(set(found.values)) == 2
-
-
-def test_the_rest_of_a_function_after_a_break_is_compared_wherever_it_moved() -> None:
-    rest = replace(a.FORWARD, name="torch_dynamo_resume_in_forward_at_16", code="c0de")
-    moved = replace(rest, name="torch_dynamo_resume_in_forward_at_17")
-    then, same = a.finished(run="then", compiled=(rest,)), a.finished(run="same", compiled=(moved,))
-    edited = a.finished(run="edited", compiled=(replace(moved, code="0ther"),))
-    assert not compare((then, same)).incomparable
-    assert [one.what for one in compare((then, edited)).incomparable] == ["compiled code"]
-
-
-def test_a_different_or_unknown_batch_is_reported() -> None:
-    compiled, eager = two(tokens_per_step=8)
-    compared = compare((replace(compiled, what=replace(compiled.what, tokens_per_step=16)), eager))
-    assert [one.what for one in compared.incomparable] == ["tokens a step"]
-    assert compare((compiled, eager)).unknown == ("tokens a step",)
-
-
-def test_differences_come_before_costs_and_figures() -> None:
-    """They qualify the figures: a reader who stops after the first line has read them."""
-    compiled, eager = two(torch="2.11.0")
-    shown = lines(page(compare((compiled, eager))), width=200, colour=False)
-    order = ("Not the same torch: ", "this affects", " against ", "costs ", "Side by side")
-    places = [shown.index(words) for words in order]
-    assert places == sorted(places)
-
-
 def test_caches_of_a_run_without_compilations_are_not_compared() -> None:
     compiled = a.finished(run="a", what=replace(a.H100, caches={"inductor": "cold"}))
     eager = replace(a.eager(run="b"), what=replace(a.H100, caches={"inductor": "warm"}))
     assert "caches" not in {one.what for one in compare((compiled, eager)).incomparable}
-
-
-@pytest.mark.parametrize("state", ["cold", "warm"])
-def test_caches_affect_the_compile_cost_and_no_step(state: str) -> None:
-    """What counts is whether lookups hit: a cache that was not empty may be another model's."""
-    what = replace(a.H100, caches={"inductor": "warm"})
-    missed = a.finished(run="missed", what=replace(what, caches={"inductor": state}))
-    hits = tuple(replace(one, cache="hit") for one in a.TWICE)
-    hit = a.finished(run="hit", compiled=hits, what=what)
-    (found,) = compare((missed, hit)).incomparable
-    (of_three,) = compare((missed, hit, a.eager())).incomparable
-    assert of_three.values == (*found.values, "nothing compiled")
-    assert found.values == ("inductor mostly missed", "inductor mostly hit")
-    assert "steady step" not in found.rows
-
-
-def test_caches_in_which_both_missed_are_the_same() -> None:
-    cold, warm = (
-        a.finished(run=state, what=replace(a.H100, caches={"inductor": state}))
-        for state in ("cold", "warm")
-    )
-    assert compare((cold, warm)).incomparable == ()
-
-
-def test_two_starts_of_one_name_have_different_labels() -> None:
-    made = compare((a.finished(), a.finished(id="other", what=Provenance())))
-    assert [one.label for one in made.sides] == ["gpt2 (k3nuf63p)", "gpt2 (other)"]
-
-
-def test_the_speed_of_a_program_is_in_the_sentence_of_its_first_run() -> None:
-    """Which it names: a run of another program may be between the two."""
-    eager, *compiled = (a.eager(), *(a.finished(run="new", id=id) for id in ("a", "b")))
-    runs, other = runs_of(compiled), a.finished(run="other", id="c")
-    of = {"a": runs, "b": runs[::-1], "c": runs_of([other])}
-    shown = page(compare((eager, compiled[0], other, compiled[1]), programs=of))
-    assert "times faster" in shown.answer
-    words = [item.words for item in shown.sections[0].items]
-    assert words[0].startswith("other against")
-    assert re.fullmatch(
-        r"new \(b\), of the same program as new \(a\): costs [\d.]+ s more; .*", words[1]
-    )
-    assert "faster" not in words[1]
-
-
-def test_a_column_has_the_whole_name_of_its_run() -> None:
-    made = compare((a.finished(run="a>"), a.eager(run="<b>>")))
-    shown = lines(page(made), width=80, colour=False)
-    assert re.search(r"^ +<b>> +a>$|^ +a> +<b>>$", shown, re.MULTILINE)
-
-
-@pytest.mark.parametrize("many", [2, 3, 6])
-def test_the_page_fits_80_columns_for_any_number_of_runs(many: int) -> None:
-    runs = [a.finished(run=f"experiment-{at}", id=str(at)) for at in range(many - 1)]
-    made = cleaned(compare((*runs, a.eager(run="without"))))
-    shown = lines(page(made), width=80, colour=False)
-    assert max(map(len, shown.splitlines())) <= 80
-    assert all(one.label in shown for one in made.sides)
-    assert "break-even" in shown
-    assert "run each twice or more, in turn" in " ".join(shown.split())
-    assert markdown(page(made))
-    assert json.loads(as_json(made))["schema_version"] == 1
 
 
 def test_each_figure_of_a_run_has_a_row() -> None:
@@ -326,9 +189,3 @@ def test_each_figure_of_a_run_has_a_row() -> None:
         ),
         *("graphs", "recompiles", "graph breaks"),
     ]
-
-
-def test_a_run_without_ranks_is_compared_without_figures() -> None:
-    gone = RunSummary(id="x", run="gone", began=b.EPOCH, seen=b.EPOCH, state="lost")
-    shown = lines(page(compare((gone, a.finished()))), width=80, colour=False)
-    assert "known for some of them only, so not compared: GPUs" in shown

@@ -87,55 +87,6 @@ def test_an_earlier_start_that_is_not_in_the_history_yet_is_a_sample_of_its_prog
     assert re.search(r"mean of its runs +36 ms, 2 runs", compared("gpt2", "start8"))
 
 
-def test_the_verdict_on_a_pair_does_not_depend_on_other_arguments(history: Store) -> None:
-    """Nor on which start of a program is named."""
-    mine = [start(at, 0.036 + 1e-4 * at) for at in (0, 2, 4)]
-    theirs = [start(at, 0.030 + 1e-4 * at, run="other") for at in (1, 3, 5)]
-    third = [start(at, 0.020 * at, run="third") for at in (6, 7)]
-    history.save([*mine, *theirs, *third])
-    alone = verdicts("start0", "start1")
-    assert alone["other, gpt2"] == ("faster", pytest.approx(1.19, abs=0.01))
-    beside = verdicts("start0", "start7", "start1", "start6")
-    assert beside["other, gpt2"] == alone["other, gpt2"]
-    assert verdicts("start4", "start3")["other, gpt2"] == alone["other, gpt2"]
-    starts = verdicts("start0", "start1", "start2", "start4")
-    assert starts["other, gpt2 (start0)"] == alone["other, gpt2"]
-    assert starts["gpt2 (start4), gpt2 (start0)"] == (
-        "same_program",
-        pytest.approx(0.0360 / 0.0364),
-    )
-
-
-def test_each_run_of_a_program_has_its_compile_cost(history: Store) -> None:
-    """Compile caches and load change it: a difference of two runs is not one of two programs."""
-    cost = {"compile.seconds": 150.0, "cost.beyond_steady_seconds": None}
-    history.save([start(0), start(1, answers=cost), start(8, run="other")])
-    shown = " ".join(compared("start0", "start8").split())
-    first, other = re.findall(r"36 ms in start[01] \(compile cost (\d+ s)\)", shown)
-    assert (first != other, other) == (True, "150 s")
-
-
-def test_another_run_on_its_host_at_the_same_time_has_a_warning(history: Store) -> None:
-    mine = of(start(0), gpus=())
-    assert mine.ended is not None
-    took = mine.ended - mine.began
-    beside = start(1, run="beside", began=mine.began + 0.75 * took)
-    before = of(start(2, run="before", began=mine.began - took, ended=mine.began), gpus=())
-    elsewhere = start(3, run="elsewhere", host="node2", began=mine.began)
-    history.save([mine, beside, before, elsewhere])
-    shown = " ".join(compared("start0", "before").split())
-    words = "beside ran on the same host for 25 % of the time of gpt2, which may slow it"
-    assert f"Note: {words}." in shown
-    assert shown.count("ran on the same host") == 1
-    assert re.search(r"gpt2: 36 ms in start0 \(compile cost [\d.]+ s; beside on its host\)", shown)
-    assert "so speed and break-even are unknown: measure again while the machine is quiet" in shown
-    (found, _) = json.loads(compared("start0", "before", "--json"))["sides"]
-    (neighbour,) = found["neighbours"]
-    assert neighbour == {"id": "start1", "run": "beside", "share": pytest.approx(0.25)}
-    history.save([start(4, host=None), start(5, run="unknown", host=None, began=start(4).began)])
-    assert "on the same host" not in compared("start4", "before")
-
-
 @pytest.mark.parametrize(
     ("answers", "why"),
     [
@@ -169,42 +120,6 @@ def test_a_start_with_few_clean_steps_is_no_sample(history: Store) -> None:
     short = start(1, 0.05, answers={"step_seconds.clean_count": 9})
     history.save([start(0), short, start(3, 0.030, run="third")])
     assert verdicts("start0", "start3")["third, gpt2"][0] == "once"
-
-
-def test_two_launches_of_one_command_at_one_time_are_one_program(history: Store) -> None:
-    """Though each slowed the other, and an earlier start of one was faster."""
-    first = of(start(0, 0.0555), gpus=())
-    earlier = of(start(5, 0.023, ended=first.began - 1), gpus=())
-    second = of(start(1, 0.0537, began=first.began + 1), gpus=(), unnumbered="gpt2")
-    history.save([earlier, first, replace(second, run="gpt2-2")])
-    for pair in (("start0", "start1"), ("gpt2", "gpt2-2"), ("gpt2-2", "start5")):
-        shown = " ".join(compared(*pair).split())
-        assert "ran the same program, as far as recorded, so a difference counts as noise" in shown
-        assert "break-even at step" not in shown
-        assert shown.count("on the same host") == 1
-        assert "mean of its runs" not in shown
-    shown = " ".join(compared("start0", "start1").split())
-    assert "speed - 1.03 times faster, same program" in shown
-    took = first.ended - first.began  # type: ignore[operator]
-    share = f"{100 * (took - 1) / took:.0f} % and 100 % of their time"
-    words = f"gpt2 and gpt2-2 ran on the same host at the same time, for {share}"
-    assert f"Note: {words}, which may slow both." in shown
-
-
-def test_old_starts_of_one_program_are_no_pair_either(history: Store) -> None:
-    """Both have newer other starts than each other."""
-    history.save([start(at) for at in range(10)])
-    assert verdicts("start8", "start9")["gpt2 (start9), gpt2 (start8)"][0] == "same_program"
-
-
-def test_runs_that_were_not_repeated_show_a_ratio_and_no_verdict(history: Store) -> None:
-    history.save([start(0), start(1, 0.018, run="other")])
-    shown = " ".join(compared("start0", "other").split())
-    assert (
-        "other against gpt2: costs as much; its steps are 2 times faster, not known whether that "
-        "is more than noise: run each twice or more, in turn."
-    ) in shown
-    assert "Runs of each program" not in shown
 
 
 @pytest.mark.parametrize(

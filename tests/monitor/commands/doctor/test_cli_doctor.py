@@ -288,6 +288,93 @@ def test_free_space_inodes_stray_files_and_a_second_daemon_are_named(
     assert not [*checks._daemons()]
 
 
+class TestReportForAnIssue:
+    """``doctor --report``: shown first, written only with consent, without the user's names."""
+
+    SECRETS = ("secret-run", "secret_function", "secret_file.py")
+
+    @pytest.fixture(autouse=True)
+    def no_hooks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        finding = checks.Finding(mark=checks.Mark.TROUBLE, what="hook events: absent: no listener")
+        monkeypatch.setattr(
+            "warmwatch_monitor.commands.doctor.command.hooks", lambda _environ, **_: [finding]
+        )
+        monkeypatch.setattr(metadata, "version", lambda _name: "1.2.3")
+
+    def report(
+        self, tmp_path: Path, path: str, answer: str | None, *, run: str = "secret-run"
+    ) -> Result:
+        with held(write_record(tmp_path, warm(run))):
+            options = ["--dir", str(tmp_path), "--report", path]
+            return CliRunner().invoke(cli, ["doctor", *options], input=answer)
+
+    def test_the_report_is_shown_and_written_with_consent(self, tmp_path: Path) -> None:
+        target = tmp_path / "report.md"
+        result = self.report(tmp_path, str(target), "y\n")
+        assert result.exit_code == 0, result.output
+        text = target.read_text()
+        assert text in result.output
+        assert "- torch 1.2.3" in text
+        assert "- trouble: hook events: absent: no listener" in text
+        runs = json.loads(text.partition("```json\n")[2].partition("```")[0])["runs"]
+        assert runs[0]["ranks"][0]["state"] == "warm"
+        assert not [word for word in self.SECRETS if word in text]
+
+    @pytest.mark.parametrize(("path", "answer"), [("report.md", "n\n"), ("-", None)])
+    def test_no_report_is_written_without_consent(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, answer: str | None
+    ) -> None:
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        monkeypatch.chdir(elsewhere)
+        result = self.report(tmp_path, path, answer)
+        assert "# Warmwatch: report for an issue" in result.output
+        assert not list(elsewhere.iterdir())
+
+    @pytest.mark.parametrize("run", ["e", "torch 1", "ranks"])
+    def test_words_that_contain_a_redacted_name_are_unchanged(
+        self, tmp_path: Path, run: str
+    ) -> None:
+        text = self.report(tmp_path, "-", None, run=run).output
+        (judged,) = json.loads(text.partition("```json\n")[2].partition("```")[0])["runs"]
+        assert judged["ranks"][0]["state"] == "warm"
+        assert "- trouble: hook events: absent: no listener" in text
+
+    def test_the_report_contains_no_name_of_the_user(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A daemon elsewhere does not answer, so ``/status`` names no run."""
+        monkeypatch.setenv("WARMWATCH_ADDRESS", "secret-host.invalid:1")
+        monkeypatch.setenv("WARMWATCH_DIR", str(folder := tmp_path / "secret-project"))
+        with held(write_record(folder, warm("secret-run"))):
+            text = CliRunner().invoke(cli, ["doctor", "--report", "-"]).output
+        report = text[text.index("# Warmwatch") :]
+        assert "run NAME, rank 0 uses torch" in report
+        assert "no daemon answers at HOST:1" in report
+        assert f"write their records to /{tmp_path.parts[1]}/…" in report
+        assert "secret" not in report
+
+    def test_the_report_contains_no_folder_below_the_first_even_if_a_name_has_a_space(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        records, cache = tmp_path / "the secret one" / "more", tmp_path / "my secret cache"
+        (records / "the secret record").mkdir(parents=True)
+        cache.write_text("no directory")
+        monkeypatch.setenv("WARMWATCH_DIR", str(records))
+        monkeypatch.setattr("warmwatch_monitor.commands.doctor.command.compile_host", compile_host)
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache / "inductor"))
+        text = CliRunner().invoke(cli, ["doctor", "--report", "-"]).output
+        report = text[text.index("# Warmwatch") :]
+        assert f"write their records to /{tmp_path.parts[1]}/…\n" in report
+        assert f"Inductor's cache /{tmp_path.parts[1]}/… cannot be used" in report
+        assert "secret" not in report
+
+    def test_a_report_that_cannot_be_written_is_one_sentence(self, tmp_path: Path) -> None:
+        result = self.report(tmp_path, str(tmp_path / "none" / "report.md"), "y\n")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "--report: the directory of" in result.stderr
+
+
 def test_a_report_contains_only_counts_and_words_of_closed_lists() -> None:
     answer = {
         "state": "warm",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import pytest
-
 from warmwatch.shared.record import loss_file
 from warmwatch_monitor.commands.modes.drift import Drift, Losses, drift, read_losses
 
@@ -27,32 +25,6 @@ def test_drift_is_the_largest_difference_by_the_mean_magnitude_of_eager() -> Non
     known = found(losses(4.0, 2.5, -1.25, 1.0), eager)
     assert (known.relative, known.step, known.loss, known.eager_loss) == (0.25, 2, 2.5, 2.0)
     assert (known.last_step, known.passes, known.noise) == (4, 4, None)
-
-
-def test_scaling_all_losses_does_not_change_the_drift() -> None:
-    eager, mode = (4.0, 2.0, 1.0), (4.5, 2.0, 1.0)
-    scaled = found(losses(*(1024 * x for x in mode)), losses(*(1024 * x for x in eager)))
-    assert scaled.relative == found(losses(*mode), losses(*eager)).relative
-
-
-def test_only_passes_of_both_runs_are_compared_and_noise_over_the_same() -> None:
-    eager = losses(1.0, 1.0, 1.0, 1.0)
-    known = found(losses(1.0, 1.5), eager, losses(1.0, 1.25, 9.0))
-    assert (known.relative, known.passes, known.last_step) == (0.5, 2, 2)
-    assert (known.noise, known.noise_passes) == (0.25, 2)
-    assert found(losses(1.0, 1.5, 1.0), eager, losses(1.0)).noise_passes == 1
-
-
-@pytest.mark.parametrize(("bad", "good"), [(math.nan, 1.0), (1.0, math.inf)])
-def test_a_loss_that_is_finite_in_one_run_only_has_no_size(bad: float, good: float) -> None:
-    known = found(losses(1.0, bad, 5.0), losses(1.0, good, 1.0))
-    assert (known.relative, known.step) == (None, 2)
-    assert None in (known.loss, known.eager_loss)
-
-
-def test_losses_that_are_finite_in_neither_run_are_not_compared() -> None:
-    known = found(losses(1.0, 1.0, math.nan, math.nan), losses(1.0, 1.0, math.inf, math.nan))
-    assert (known.relative, known.last_step, known.passes) == (0, 2, 2)
 
 
 def test_the_worst_rank_counts() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import random
-import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -27,17 +26,15 @@ from warmwatch_monitor.commands.modes.one_mode import (
     apart,
     enough,
     environment_of,
-    expected,
     left,
 )
 from warmwatch_monitor.commands.modes.table import (
     Modes,
-    Row,
     Tried,
     beats,
     modes,
 )
-from warmwatch_monitor.commands.modes.wording import _graphs, page
+from warmwatch_monitor.commands.modes.wording import page
 from warmwatch_monitor.commands.report.command import cleaned
 from warmwatch_monitor.model import Lengths, RankView, RunView
 from warmwatch_monitor.model.journal import Wrapping
@@ -113,20 +110,6 @@ def usual() -> list[Tried]:
 
 def text(of: Modes) -> str:
     return lines(page(of), width=160, colour=False)
-
-
-CELLS = re.compile(r"[\d.]+ ms")
-
-
-def test_a_narrow_table_has_a_column_for_each_mode() -> None:
-    wide, narrow = (lines(page(made(*usual())), width=w, colour=False) for w in (400, 80))
-    assert re.search(r"^  mode +first step +its peak memory", wide, re.MULTILINE)
-    assert re.search(r"^  mode +eager +default +reduce-overhead", narrow, re.MULTILINE)
-    assert max(map(len, narrow.split("\n"))) <= 80
-    for w in range(80, 161, 4):  # no cell is broken at any of these
-        shown = lines(page(made(*usual())), width=w, colour=False)
-        assert set(CELLS.findall(" ".join(shown.split()))) == set(CELLS.findall(wide))
-    assert CELLS.findall(wide)
 
 
 def test_each_measured_value_of_a_mode_has_a_column() -> None:
@@ -272,27 +255,6 @@ def test_the_recommendation_is_none_that_its_table_calls_slower() -> None:
     assert {"eager", "default"} < seen
 
 
-def test_reduce_overhead_without_a_gpu_is_the_default_mode_again() -> None:
-    steps = {"eager": (0.0, 0.050), "default": (17.2, 0.040), "reduce-overhead": (9.0, 0.030)}
-    rows = [tried(mode, run_summary(mode, *known, gpus=[])) for mode, known in steps.items()]
-    of = made(*rows)
-    overhead = of.rows[2]
-    assert (overhead.same_as, overhead.against_default) == ("default", None)
-    assert [one.id for one in overhead.runs[:2]] == ["default 1", "reduce-overhead 1"]
-    assert (overhead.runs, overhead.mean_seconds) == (of.rows[1].runs, of.rows[1].mean_seconds)
-    shown = text(of)
-    assert "reduce-overhead against default" not in shown
-    assert "without them it has the kernels of default" in shown
-    assert page(of).answer.startswith("The shortest step is default's: 34.6 ms")
-    assert page(of).answer.endswith("; reduce-overhead has the kernels of default.")
-    estimated = page(made(*rows, training_steps=100_000)).answer
-    assert estimated.endswith("; reduce-overhead has the kernels of default.")
-    assert of.recommended in ("eager", "default")
-    on_gpu = made(*(tried(mode, run_summary(mode, *known)) for mode, known in steps.items()))
-    assert on_gpu.rows[2].same_as is None
-    assert page(on_gpu).answer.startswith("The shortest step is reduce-overhead's")
-
-
 def test_a_failing_mode_is_reported_and_the_others_remain() -> None:
     failed = run_summary("max-autotune", 9.0, 0.04)
     (rank,) = failed.ranks
@@ -315,12 +277,6 @@ def test_a_failing_mode_is_reported_and_the_others_remain() -> None:
     assert "out/max-autotune.log" in message["max-autotune"]
     assert "signal 9" in message["max-autotune-no-cudagraphs"]
     assert page(of).answer.startswith("1,000 steps take 52.7 s in ")
-
-
-def test_a_mode_that_was_ended_after_enough_steps_did_not_fail() -> None:
-    gone = replace(run_summary("default", 17.2, 0.0356), state="lost")
-    assert made(tried("default", gone, ended_by="steady")).rows[0].outcome == "measured"
-    assert made(tried("default", gone, ended_by="itself", code=0)).rows[0].outcome == "failed"
 
 
 def test_a_run_without_an_exit_record_is_not_reported_as_failed() -> None:
@@ -412,34 +368,6 @@ def drifting(**others: tuple[float, ...]) -> list[Tried]:
     ]
 
 
-def test_the_inference_time_of_a_batch_is_shown_if_known() -> None:
-    pauses = {"pauses.evaluations": 2, "pauses.evaluation_seconds": 3.0}
-    known = {**pauses, "pauses.evaluation_batch_seconds": 0.0125}
-    of = made(
-        tried("eager", run_summary("eager", *H100_TABLE["eager"], **pauses)),
-        tried("default", run_summary("default", *H100_TABLE["default"], **known)),
-    )
-    found = [(one.evaluation_seconds, one.evaluation_batch_seconds) for one in of.rows]
-    assert found == [(1.5, None), (1.5, 0.0125)]
-    assert [text(of).count(words) for words in ("1.5 s", "12.5 ms", "its batch")] == [2, 1, 1]
-    assert json.loads(as_json(of))["rows"][1]["evaluation_batch_seconds"] == 0.0125
-    assert "evaluation" not in text(made(*usual()))
-
-
-def test_guard_checks_are_named_above_one_percent_of_a_step() -> None:
-    step = H100_TABLE["default"]
-    for share, named in ((0.009, False), (0.031, True), (None, False)):
-        default = tried("default", run_summary("default", *step))
-        (row,) = made(default).rows
-        assert row.mean_seconds is not None
-        seconds = share and share * row.mean_seconds
-        of = made(replace(default, guard_seconds=seconds, guard_rank=0))
-        assert ("guard checks take" in text(of)) is named
-        assert ("of each step (3 %)" in text(of)) is named
-        shown = json.loads(as_json(of))["rows"][0]
-        assert (shown["guard_seconds"], shown["guard_share"]) == (seconds, pytest.approx(share))
-
-
 def test_the_share_of_guard_checks_is_of_the_step_of_the_measured_rank() -> None:
     summary = run_summary("default", *H100_TABLE["default"])
     (one,) = summary.ranks
@@ -508,17 +436,6 @@ def test_equal_losses_noise_and_non_finite_losses_are_distinguished(
     assert words in text(made(*drifting(default=losses), again=[again]))
 
 
-@pytest.mark.parametrize(
-    ("steps", "mode"), [(None, "default"), (500, "eager"), (10**7, "reduce-overhead")]
-)
-def test_the_recommendation_is_the_cheapest_mode_that_none_is_faster_than(
-    steps: int | None, mode: str
-) -> None:
-    tuned = tried("max-autotune", run_summary("max-autotune", 261.2, 0.0348))
-    of = made(*usual(), tuned, training_steps=steps)
-    assert (of.recommended, of.recommended_steps) == (mode, steps or 10_000)
-
-
 def test_the_recommendation_is_one_sentence_with_its_reasons() -> None:
     first = drifting(default=(2.0, 2.5))
     shown = " ".join(text(made(*first, training_steps=2000)).split())
@@ -549,14 +466,6 @@ def test_modes_that_do_not_fit_in_the_budget_are_named() -> None:
     shown = text(of)
     assert "not tried, over the budget of 10 min: max-autotune" in shown
     assert "not tried: static" in shown
-
-
-def test_the_expected_time_of_a_mode_is_that_of_a_similar_measured_one() -> None:
-    before = [tried("eager", seconds=20.0), tried("max-autotune", seconds=300.0)]
-    assert expected("default", []) is None
-    assert str(expected("default", before)) == "at least 20 s"
-    assert expected("max-autotune-no-cudagraphs", before) == (300.0, False)
-    assert str(expected("eager", before)) == "about 20 s"
 
 
 def test_the_time_left_is_known_with_a_number_of_steps_only() -> None:
@@ -591,23 +500,6 @@ def test_a_narrow_terminal_shows_the_time_left(monkeypatch: pytest.MonkeyPatch) 
         "warmwatch: mode 2 of 4, default (about 9 s left): warm since step 4",
         "warmwatch: mode 2 of 4, default: warm since step 4",
     ]
-
-
-@pytest.mark.parametrize(
-    ("default", "regional", "named"),
-    [(1, 1, True), (1, 12, False), (None, None, False), (1, None, False)],
-)
-def test_a_regional_mode_without_repeated_blocks_is_named(
-    default: int | None, regional: int | None, named: bool
-) -> None:
-    """The journal has each way to call ``torch.compile`` once, so the counter decides."""
-    eager, *_ = usual()
-    rows = [
-        tried(mode, run_summary(mode, 17.2, 0.0356, **{"compile.wrappers": count}))
-        for mode, count in (("default", default), ("regional", regional))
-    ]
-    found = "no repeated blocks" in notes(made(eager, *rows)).get("regional", "")
-    assert found is named
 
 
 @pytest.mark.parametrize(("second", "warned"), [("regional", False), ("max-autotune", True)])
@@ -716,21 +608,6 @@ def test_a_compiling_mode_undoes_what_turns_compilation_off_and_eager_sets_it() 
     assert environment_of(AS_IS, off) == as_is
 
 
-def test_uncounted_graphs_do_not_make_a_run_eager() -> None:
-    unknown = run_summary("default", 17.2, 0.0356, **{"compile.graphs": None})
-    assert made(*usual()[:1], tried("default", unknown)).rows[1].captured
-
-
-def test_the_graphs_of_a_mode_ended_in_its_first_compilation_are_unknown() -> None:
-    cut_off = Row(
-        mode="default", outcome="unmeasured", ended_by="interrupted", compiled=True, graphs=0
-    )
-    assert _graphs(cut_off) == "unknown"
-    assert _graphs(replace(cut_off, graphs=2)) == "2"
-    assert _graphs(replace(cut_off, first_step_seconds=1.0)) == "0"
-    assert _graphs(replace(cut_off, compiled=False)) == ""
-
-
 def test_a_third_round_is_worth_it_if_one_of_two_runs_was_slowed() -> None:
     limit = {"verdict": "shared", "share": 0.4, "evidence": ("waits",)}
     slowed = tried("eager", run_summary("eager", 0.0, 0.06, limited_by=limit))
@@ -782,22 +659,3 @@ def test_the_modes_run_in_turn_and_a_third_time_if_the_runs_of_one_differ(
     assert found == runs
     assert len(of.first) == 2
     assert len(of.later) == len(runs) - 2
-
-
-@pytest.mark.parametrize(
-    ("modes", "mode", "recorded"),
-    [
-        (("default", "static"), "static", True),
-        (("eager", "default"), "eager", True),
-        (("eager",), "eager", False),
-    ],
-)
-def test_guard_checks_are_measured_without_eager_too(
-    monkeypatch: pytest.MonkeyPatch, modes: tuple[str, ...], mode: str, recorded: bool
-) -> None:
-    """Both are recorded in the folder of losses."""
-    found: list[Plan] = []
-    monkeypatch.setattr(command, "attempt", lambda _command, plan, *_: found.append(plan))
-    options = _Request(("true",), modes, "fit", None, True, 1, None, None, 60.0, None, None)
-    Rounds(options, Stops(), ExitStack()).run_mode(mode, "", None)
-    assert found[0].losses is recorded

@@ -28,7 +28,7 @@ from warmwatch_monitor.commands.report.brief import SIGNS, brief
 from warmwatch_monitor.commands.report.command import cleaned, picture
 from warmwatch_monitor.commands.report.compilations import priced
 from warmwatch_monitor.commands.report.goodput import LATER
-from warmwatch_monitor.commands.report.html import html, icicle, samples
+from warmwatch_monitor.commands.report.html import html, samples
 from warmwatch_monitor.commands.report.parts import Break, Remedy, Report
 from warmwatch_monitor.commands.report.wording import costs, facts, page, short, steady
 from warmwatch_monitor.commands.report.wording_compilations import breaks as section_of_breaks
@@ -37,7 +37,6 @@ from warmwatch_monitor.commands.report.wording_compilations import (
     recompiles as section_of_recompiles,
 )
 from warmwatch_monitor.figures.rank import Place
-from warmwatch_monitor.figures.training import COUNTED, FORMULA
 from warmwatch_monitor.model import PHASES, Death
 from warmwatch_monitor.model.journal import TracedPlace, Wrapping
 from warmwatch_monitor.model.run_summary import RunSummary
@@ -66,13 +65,6 @@ def shares(made: Report) -> dict[str, float]:
     return {one.name: one.seconds for one in made.goodput.shares}
 
 
-def test_a_compilation_is_priced_with_its_backward() -> None:
-    first, again = priced(a.TWICE)
-    assert (first.seconds, first.kinds) == (100.0, ("forward", "backward"))
-    assert first.phase_seconds["inductor"] == 78.0
-    assert (again.seconds, again.category) == (14.0, "shape")
-
-
 def test_an_id_that_comes_again_after_a_reset_is_another_compilation() -> None:
     assert [one.seconds for one in priced((*a.FIRST, *a.FIRST))] == [100.0, 100.0]
 
@@ -88,18 +80,6 @@ def test_every_second_of_the_run_is_in_one_share() -> None:
     assert found["warm-up"] == pytest.approx(120.0)
 
 
-def test_the_time_before_the_first_step_is_a_share() -> None:
-    """Imports, building a model: of an eager run by its first step, else by its warm-up."""
-    attached = EPOCH - 300
-    answers = {"attached_at": attached, "step_seconds.first_at": attached + 121}
-    made = report(a.eager(answers={**answers, "step_seconds.first": 1.0}))
-    assert shares(made)["before the first step"] == pytest.approx(120)
-    warmup = {"ended_at": attached + 150, "seconds": 100.0, "steps": 1}
-    answers = {"warmup.first": warmup, "compile.seconds": 90.0, "step_seconds.clean_seconds": 60.0}
-    made = report(a.finished(answers={"attached_at": attached, **answers}))
-    assert shares(made)["before the first step"] == pytest.approx(50)
-
-
 def test_the_time_before_a_warm_up_without_an_end_is_a_share() -> None:
     """It failed, or the first step is still in progress."""
     (first, *_) = priced(a.FIRST)
@@ -110,31 +90,6 @@ def test_the_time_before_a_warm_up_without_an_end_is_a_share() -> None:
     answers |= {"state": "compiling", "since": first.began, "compile.seconds": 7.0}
     made = report(a.finished(compiled=(), answers=answers))
     assert shares(made)["before the first step"] == pytest.approx(50)
-
-
-def test_the_time_after_the_last_step_is_a_share_of_a_run_that_ended_by_itself() -> None:
-    (rank,) = a.finished().ranks
-    answers: dict[str, Any] = {"step_seconds.clean_seconds": 60.0, "step_seconds.last_at": None}
-    before = shares(report(a.finished(answers=answers)))
-    answers |= {"step_seconds.last_at": rank.answer["since"] - 7.0}
-    after = shares(report(a.finished(answers=answers)))
-    assert after["after the last step"] == pytest.approx(7.0)
-    assert after["unaccounted"] == pytest.approx(before["unaccounted"] - 7.0)
-    answers |= {"state": "lost"}  # when it died is not known
-    assert shares(report(a.finished(answers=answers)))["after the last step"] == 0.0
-
-
-def test_the_steps_of_a_rank_that_was_never_warm_are_its_warm_up() -> None:
-    (first, *_) = priced(a.FIRST)
-    answers = {
-        "warmup.first": None,
-        "attached_at": first.began - 50,
-        "compile.last_end_at": first.began + 150,
-        "step_seconds.first_at": None,
-        "step_seconds.clean_seconds": 0.0,
-    }
-    found = shares(report(a.finished(compiled=a.FIRST, answers=answers)))
-    assert (found["before the first step"], found["warm-up"]) == (50.0, pytest.approx(150.0))
 
 
 def test_the_time_before_a_first_compilation_that_the_end_cut_off_is_a_share() -> None:
@@ -166,18 +121,6 @@ def test_compile_time_within_an_evaluation_is_counted_once() -> None:
     assert "Evaluations: 20 s; 14 s of it counts as compiling." in words  # as other views have it
     found = shares(report(a.finished(compiled=a.TWICE, answers=answers)))
     assert (found[LATER], found["evaluation"]) == (14.0, pytest.approx(20.0))
-
-
-def test_a_compilation_that_an_evaluation_ended_in_is_counted_once() -> None:
-    """It has no record; it may have been killed, or go on."""
-    whole = sum(one.seconds or 0.0 for one in a.TWICE) + 5.0
-    answers = {
-        "compile.seconds": whole,
-        "pauses.evaluation_seconds": 20.0,
-        "pauses.evaluation_compiling_seconds": 6.0,  # with the time around it
-    }
-    found = shares(report(a.finished(compiled=a.TWICE, answers=answers)))
-    assert found["evaluation"] == pytest.approx(15.0)
 
 
 def test_an_evaluation_within_the_warm_up_is_counted_once() -> None:
@@ -230,17 +173,6 @@ def test_a_step_has_its_share_of_what_came_between() -> None:
     early = {**answer["step_seconds"], "first_at": first["ended_at"] - first["seconds"] - 2.0}
     eager = replace(rank, answer={**answer, "step_seconds": early})  # the warm-up lacks these steps
     assert report(replace(summary, ranks=(eager,))).whole_step_seconds is None
-
-
-def test_the_cost_of_a_warm_up_is_its_length() -> None:
-    """Records that are left out, or that PyTorch does not make, are in all compiling."""
-    length, recorded = report(a.finished()).warmup_seconds, 14.0
-    assert length is not None
-    made = report(a.finished(answers={"compile.seconds": length + recorded + 2.0}))
-    warmup, again, whole = made.costs
-    assert warmup.seconds == made.warmup_seconds == pytest.approx(shares(made)["warm-up"])
-    assert again.seconds == pytest.approx(shares(made)[LATER])
-    assert warmup.seconds + again.seconds == pytest.approx(whole.seconds)
 
 
 def test_recompiles_have_one_cost_in_a_report() -> None:
@@ -309,55 +241,6 @@ def test_a_call_at_the_recompile_limit_compiled_nothing() -> None:
     assert ": 1 refused at the recompile limit, 10 s (dtype" in " ".join(words.split())
 
 
-def test_recompiles_with_the_same_remedy_have_one_remedy() -> None:
-    apart = replace(a.AGAIN, id="0/2", ended=a.AGAIN.ended + 5, step=1202, evaluating=True)
-    made = report(a.finished(compiled=(*a.TWICE, apart)))
-    groups = made.recompiled
-    assert len(groups) == 2
-    (one,) = [one for one in made.do if "recompile" in one.about]
-    assert one.about.startswith("2 recompiles (shape) of `forward`")
-    assert one.saves == sum(group.seconds for group in groups)
-    section = section_of_recompiles(made)
-    assert section is not None
-    assert {item.remedy for item in section.items} == {made.do.index(one) + 1}
-
-
-def test_recompiles_of_one_category_have_an_item_for_each_remedy() -> None:
-    layout = "0/0: tensor 'tokens' stride mismatch at index 0. expected 128, actual 1"
-    later = replace(a.AGAIN, id="0/2", ended=a.AGAIN.ended + 5, step=1202, reason=layout)
-    made = report(a.finished(compiled=(*a.TWICE, later)))
-    assert [(one.category, one.count) for one in made.recompiled] == [("shape", 1), ("shape", 1)]
-    size, stride = (one.advice or "" for one in made.recompiled)
-    assert ADVICE["shape"] in size
-    assert "layout" in stride
-    drawn = icicle(made, {})
-    assert drawn is not None
-    assert sorted(set(re.findall(r'"#(recompiles-\d)"', drawn))) == ["recompiles-1", "recompiles-2"]
-
-
-def test_labels_of_recompiles_that_do_not_fit_show_their_ends() -> None:
-    """The sizes, not "batch size (dim 0 of" in every bar."""
-    drawn = icicle(report(a.finished(compiled=a.TWICE)), {})
-    assert drawn is not None
-    (label,) = re.findall(r'class="i-again-text"[^>]*>([^<]*)<', drawn)
-    reason = (plain(a.AGAIN.reason, "shape") or "").replace("`", "")
-    assert label.startswith("…")
-    assert reason.endswith(label.removeprefix("…"))
-
-
-def test_a_recompile_of_the_warm_up_has_no_remedy_but_says_what_follows() -> None:
-    early = [replace(one, ended=one.ended - 1200, step=2) for one in (a.AGAIN, a.AGAIN_BACK)]
-    account = a.finished(compiled=(*a.FIRST, *early))
-    (group,) = (made := report(account)).recompiled
-    assert group.after_warm == 0
-    section = section_of_recompiles(made)
-    assert section is not None
-    (item,) = section.items
-    assert item.more[-1] == group.advice
-    assert "other sizes usually need no recompile" in item.more[-1]
-    assert (item.remedy, [one for one in made.do if "recompile" in one.about]) == (0, [])
-
-
 def test_the_last_batch_of_an_epoch_has_its_remedy_in_the_warm_up_too() -> None:
     """The next run has it again."""
     early = [replace(one, ended=one.ended - 1200, step=2) for one in (a.AGAIN, a.AGAIN_BACK)]
@@ -408,21 +291,6 @@ def test_lists_that_are_cut_say_how_many_are_left_out() -> None:
     assert last.startswith("All of it (2 more to do): warmwatch report ")
 
 
-@pytest.mark.parametrize(("median", "shown"), [(3.94, False), (3.85, True)])
-def test_a_median_is_shown_if_it_differs_from_the_mean_by_more_than_a_bin(
-    median: float, shown: bool
-) -> None:
-    """Of steps that all took 4.01 s a bin has the median at 3.94 s, which none of them took."""
-    answers = {
-        "step_seconds.typical": 4.01,
-        "step_seconds.median": median,
-        "step_seconds.clean_count": 14,
-    }
-    line = steady(report(a.finished(answers=answers)))
-    assert line.startswith("4.01 s on average (" if shown else "4.01 s (")
-    assert ("median" in line) is shown
-
-
 @pytest.mark.parametrize(
     ("spent", "words"),
     [
@@ -443,20 +311,6 @@ def test_the_steady_step_says_what_it_has_beyond_the_row_of_clean_steps(
     assert words in steady(report(a.finished(answers=answers)))
 
 
-@pytest.mark.parametrize(("formula", "about"), [(FORMULA, "about "), (COUNTED, "")])
-def test_an_mfu_from_an_estimated_number_of_parameters_is_marked_as_in_status(
-    formula: str, about: str
-) -> None:
-    """With counted operations the estimate is not used."""
-    work = {"estimated": True, "dtype": "float8", "dtypes": {"float8": 1.0}, "formula": formula}
-    worth = {**work, "flops_per_step": 36e12, "peak_flops": 2e15, "tokens_per_step": 3600}
-    answers = {"worth": worth, "step_seconds.typical": 0.036}
-    one = steady(report(a.finished(answers=answers)))
-    assert one.endswith(f"; 100k tokens/s, MFU {about}50 % (float8)")
-    two = a.run_summary(*(b.view(b.as_rank(b.WARM, n, 2)) for n in range(2)), answers=answers)
-    assert f"; each rank 100k tokens/s, MFU {about}50 %" in steady(report(two))
-
-
 def test_a_single_item_that_is_left_out_is_in_the_singular() -> None:
     compiled = tuple(replace(a.FORWARD, id=f"{n}/0", name=f"f{n}") for n in range(13))
     whole = text(a.run_summary(*(b.view(b.as_rank(b.WARM, n, 17)) for n in range(17))))
@@ -466,16 +320,6 @@ def test_a_single_item_that_is_left_out_is_in_the_singular() -> None:
     account = a.finished(compiled=[a.FORWARD], what=what, answers=answers)
     caches = "inductor not empty at the start; 0 of 1 lookup hit"
     assert dict(facts(report(account)))["caches"] == caches
-
-
-def test_a_cache_without_hits_is_not_called_warm() -> None:
-    """It may hold any model's compilations."""
-    missed = [replace(one, cache="miss") for one in a.TWICE]
-    what = replace(a.H100, caches={"inductor": "warm"})
-    output = dict(facts(report(a.finished(compiled=missed, what=what))))
-    assert output["caches"] == "inductor not empty at the start; 0 of 4 lookups hit"
-    output = dict(facts(report(a.finished(compiled=[], what=what))))
-    assert output["caches"] == "inductor not empty at the start"
 
 
 COLD = replace(a.H100, caches={"inductor": "cold"})
@@ -490,16 +334,6 @@ def test_remedies_are_ordered_by_their_savings() -> None:
     assert "cold" in made.do[0].about  # all of its compile time
 
 
-def test_the_cold_caches_of_a_first_run_come_last() -> None:
-    """They can only be empty; nothing that this run did differently would have saved the time."""
-    answers = {"compile.uncompiled_evaluations": 1, "compile.graphs": 2}
-    *others, last = report(a.finished(answers=answers, what=COLD)).do
-    assert (last.about, last.saves) == ("cold compile caches (inductor), as in a first run", None)
-    assert "saves the next run up to 114 s" in last.what
-    assert any(one.saves for one in others)
-    assert not others[-1].saves
-
-
 @pytest.mark.parametrize("library", [None, "transformers"])
 def test_evaluations_of_the_original_model_have_a_remedy_unless_a_trainer_makes_them(
     library: str | None,
@@ -512,13 +346,6 @@ def test_evaluations_of_the_original_model_have_a_remedy_unless_a_trainer_makes_
     assert [one.about for one in found] == (
         [] if library else ["3 evaluations called no compiled function"]
     )
-
-
-def test_a_remedy_for_waits_has_the_seconds_of_their_share() -> None:
-    answers = {"pauses.data_seconds": 40.0, "step_seconds.clean_seconds": 44.2}
-    made = report(a.finished(answers=answers))
-    (remedy,) = [one for one in made.do if one.about == "waiting for data"]
-    assert remedy.saves == shares(made)["waiting for data"] == 40.0
 
 
 @pytest.mark.parametrize(
@@ -767,12 +594,6 @@ def test_an_ended_run_retains_its_findings() -> None:
     assert "uncaught exception" in text(a.run_summary(b.in_every_state()["failed"]))
 
 
-def test_the_key_of_a_timeline_has_only_the_phases_that_are_drawn() -> None:
-    brief = replace(a.FORWARD, phase_seconds={"dynamo": 5.0, "inductor": 75.0, "autotune": 0.01})
-    output = text(a.finished(compiled=(brief,)))
-    assert output.endswith("  d dynamo, i inductor") or "  d dynamo, i inductor\n" in output
-
-
 def test_each_phase_of_a_timeline_has_a_letter_of_its_own() -> None:
     phases = dict.fromkeys(PHASES, 10.0)
     output = text(a.finished(compiled=(replace(a.FORWARD, seconds=None, phase_seconds=phases),)))
@@ -787,12 +608,6 @@ def test_a_timeline_tells_functions_of_one_name_apart_by_their_lines() -> None:
     assert re.search(r"^  forward \(model\.py:31\) +[.dik]+$", output, re.MULTILINE)
     assert re.search(r"^  forward \(model\.py:14\) +[.dik]+$", output, re.MULTILINE)
     assert re.search(r"^  forward {16}[.dik]+$", text(a.finished(compiled=(block,))), re.MULTILINE)
-
-
-def test_the_cause_of_a_slower_period_that_no_daemon_saw_begin_is_not_measured() -> None:
-    for causes, words in ((None, "cause not measured (no `warmwatch serve` ran before)"), ([], "")):
-        account = a.finished(answers={"slower_periods": [{**a.SLOWER, "causes": causes}]})
-        assert f"17x); {words or 'no known cause'}." in " ".join(text(account).split())
 
 
 def test_a_slower_period_is_in_the_text_and_shaded_on_the_chart_of_steps() -> None:
@@ -820,24 +635,6 @@ def test_the_shade_of_a_compilation_has_no_seam_between_its_phases() -> None:
     assert len(re.findall(r">compiling, ", drawn)) == 3
 
 
-def test_the_chart_of_compile_time_stacks_functions_compilations_and_phases() -> None:
-    account = a.finished(compiled=(*a.FIRST, a.AGAIN, a.AGAIN_BACK))
-    page_of = whole_html(account)
-    widths = {
-        kind: sum(
-            float(wide)
-            for wide in re.findall(rf'<rect class="{kind}"[^>]* width="([0-9.]*)%"', page_of)
-        )
-        for kind in ("i-function", "i-first", "i-again", "inductor")
-    }
-    assert widths["i-function"] == pytest.approx(100, abs=0.1)
-    assert widths["i-again"] / widths["i-first"] == pytest.approx(14 / 100, abs=0.02)
-    (link,) = re.findall(r'<a href="#(recompiles-[0-9]+)">', page_of)
-    assert f'<li id="{link}">' in page_of
-    reason = (plain(a.AGAIN.reason, "shape") or "").replace("`", "")  # a tooltip is plain text
-    assert f"recompiled: {reason}" in page_of
-
-
 def test_the_chart_of_compile_time_has_the_slowest_kernels_below_their_phase() -> None:
     kernels = (("triton_poi_fused_gelu_0", 9.0), ("triton_red_fused_sum_1", 3.0))
     page_of = whole_html(a.finished(compiled=(replace(a.FORWARD, slowest_kernels=kernels),)))
@@ -850,16 +647,6 @@ def test_the_chart_of_compile_time_has_the_slowest_kernels_below_their_phase() -
     assert widths == pytest.approx([float(phase[1]) * 0.75, float(phase[1]) * 0.25], abs=0.1)
     assert "triton_poi_fused_gelu_0: 9" in page_of
     assert "i-kernel" not in whole_html(a.finished(compiled=(a.FORWARD,))).partition("</style>")[2]
-
-
-def test_a_recompile_has_its_remedy_and_phases_link_to_the_trace_of_their_compilation() -> None:
-    made = cleaned(report(a.finished(compiled=a.TWICE)))
-    page_of = html(page(made), made, a.finished(), {"0/1": "out/index.html#%5B0/1%5D"})
-    assert page_of.count(ADVICE["shape"]) == 1, "the recompile links to it"
-    (target,) = re.findall(r'<a href="#([\w-]+)">Remedy</a>', page_of)
-    assert ADVICE["shape"] in page_of.partition(f'<li id="{target}">')[2].partition("</li>")[0]
-    (linked,) = re.findall(r'<a href="out/index.html#%5B0/1%5D">(.*?)</a>', page_of, re.DOTALL)
-    assert set(re.findall(r'<rect class="([a-z_]*)"', linked)) == {"dynamo", "inductor"}
 
 
 def test_steps_and_compile_time_are_on_one_axis_and_no_line_crosses_a_compilation() -> None:
@@ -875,41 +662,11 @@ def test_steps_and_compile_time_are_on_one_axis_and_no_line_crosses_a_compilatio
     assert (plain.count('class="compiles"'), page_of.count('class="compiles"')) == (0, 1)
 
 
-def test_the_chart_of_steps_has_the_scale_of_steps_without_compilation() -> None:
-    """The first step holds the compilation, and ends a sample after it."""
-    seen = a.steps()
-    lengths = (None,) * 5 + (5.4,) + (0.036,) * 54
-    phases = ("inductor",) * 5 + (None,) * 55
-    columns = {**seen.columns, "step_seconds": lengths, "phase": phases}
-    drawn = whole_html(a.finished(compiled=(), samples=replace(seen, columns=columns)))
-    assert re.findall(r'text-anchor="end">([\d.]+ m?s)</text>', drawn)[0] == "40 ms"
-
-
-def test_no_line_of_steps_crosses_the_time_without_a_daemon() -> None:
-    seen = a.steps()
-    later = tuple(at + (100 if row >= 10 else 0) for row, at in enumerate(seen.epochs))
-    whole, interrupted = (
-        whole_html(a.finished(compiled=(), samples=replace(seen, epochs=epochs)))
-        for epochs in (seen.epochs, later)
-    )
-    assert whole.count("<polyline") + 1 == interrupted.count("<polyline")
-
-
 def test_the_values_on_an_axis_are_round() -> None:
     seen = a.steps()
     columns = {**seen.columns, "step_seconds": tuple(0.113 for _ in seen.epochs)}
     page_of = whole_html(a.finished(compiled=(), samples=replace(seen, columns=columns)))
     assert re.findall(r'text-anchor="end">([\d.]+ ms)</text>', page_of) == ["150 ms", "75 ms"]
-
-
-def test_the_labels_of_a_time_axis_are_exact() -> None:
-    seen = a.steps()
-    apart = 199 / (len(seen.epochs) - 1)
-    epochs = tuple(seen.epochs[0] + at * apart for at in range(len(seen.epochs)))
-    account = a.finished(compiled=(), samples=replace(seen, epochs=epochs))
-    page_of = whole_html(replace(account, began=epochs[0]))
-    labels = re.findall(r'text-anchor="(?:middle|end)">(\d+ (?:s|min))</text>', page_of)
-    assert labels[-3:] == ["50 s", "100 s", "150 s"]
 
 
 def test_the_chart_of_power_names_the_gpu_and_its_rank() -> None:
@@ -920,16 +677,6 @@ def test_the_chart_of_power_names_the_gpu_and_its_rank() -> None:
     ranks = tuple(replace(one, answer={**one.answer, "gpus": gpus}) for one, gpus in pairs)
     names = [name for name, _ in samples(replace(summary, ranks=ranks), report(summary))]
     assert names == ["Power of GPU-b, rank 0", "Power of GPU-a, rank 1"]
-
-
-def test_the_axis_of_steps_begins_with_the_run_although_the_daemon_began_later() -> None:
-    seen = a.steps()
-    began = seen.epochs[0] - 100
-    compiled = replace(a.FORWARD, ended=seen.epochs[0] - 20, seconds=60.0)
-    page_of = whole_html(replace(a.finished(compiled=(compiled,), samples=seen), began=began))
-    (bar,) = re.findall(r'<rect class="compiles" x="([^"]*)%"[^>]* width="([^"]*)%"', page_of)
-    whole = 100 + seen.epochs[-1] - seen.epochs[0]
-    assert [float(one) for one in bar] == pytest.approx([2000 / whole, 6000 / whole], abs=0.1)
 
 
 def whole_html(account: RunSummary) -> str:
@@ -993,29 +740,6 @@ def test_a_rank_that_was_interrupted_is_called_so_in_the_table_of_ranks() -> Non
     assert re.search(r"^ +1 +interrupted ", lines(page(made), width=80, colour=False), re.MULTILINE)
 
 
-def test_the_recompile_in_progress_counts_for_its_rank_as_in_status() -> None:
-    warm = b.view(b.as_rank(b.WARM, 0, 2))
-    again = b.view(b.as_rank(b.RECOMPILING, 1, 2), journal={"recompile": b.RECOMPILE})
-    made = report(a.run_summary(warm, again))
-    ended = again.figures.compile.recompiles
-    assert ended is not None
-    assert {line.rank: line.recompiles for line in made.ranks} == {0: 0, 1: ended + 1}
-    assert (made.rank, made.recompiles) == (1, ended + 1)
-
-
-def test_the_limit_is_that_of_the_run_whichever_rank_compiled_longest() -> None:
-    limit = {"verdict": "input", "share": 0.7, "evidence": ["70 % of the time waits for batches"]}
-    whole = a.run_summary(*(b.view(b.as_rank(b.WARM, rank, 8)) for rank in range(8)))
-    ranks = [
-        replace(one, answer={**one.answer, "limited_by": limit if one.rank == 2 else None})
-        for one in whole.ranks
-    ]
-    made = report(replace(whole, ranks=tuple(ranks)))
-    assert made.rank != 2
-    assert made.limited_by is not None
-    assert made.limited_by.evidence[-1] == "in rank 2 of 8 ranks"
-
-
 def test_markdown_escapes_every_text() -> None:
     output = markdown(page(cleaned(report(KINDS["hostile"]()))))
     assert r"\<img" in output
@@ -1048,51 +772,6 @@ def test_compilations_of_an_evaluation_are_between_steps() -> None:
     assert "(grad_mode, before step 1" in output
 
 
-def test_what_compiled_before_step_1_is_not_in_it() -> None:
-    """As in an evaluation that nothing reported: step 1 began later."""
-    answers = {"step_seconds.first_at": a.AGAIN.ended + 20, "step_seconds.first": 15.0}
-    early = replace(a.AGAIN, step=0)
-    for at, when in ((early.ended, "before step 1"), (early.ended + 10, "in step 1")):
-        compiled = [a.FORWARD, replace(early, ended=at)]
-        output = " ".join(text(a.finished(compiled=compiled, answers=answers)).split())
-        assert f"(shape, {when})" in output
-
-
-def test_a_warm_cache_leaves_open_whether_an_evaluation_ran_within_a_step() -> None:
-    """The backward of the training's own graph came out of a cache: no record of it, and none of
-    the direction in which the grad mode changed.
-    """
-    changed = "0/0: GLOBAL_STATE changed: grad_mode"
-    evaluated = replace(a.AGAIN, id="0/1", step=100, category="grad_mode", reason=changed)
-    output = " ".join(text(a.finished(compiled=[a.FORWARD, evaluated])).split())
-    assert "(grad_mode, after step 100)" in output
-    assert "in step 101" not in output
-
-
-def test_an_advice_that_several_recompiles_have_is_printed_once() -> None:
-    """An evaluation recompiles every frame that a graph break left."""
-    changed = "0/0: GLOBAL_STATE changed: grad_mode"
-    forward = replace(a.AGAIN, step=100, category="grad_mode", reason=changed)
-    helper = replace(forward, id="1/1", name="helper", line=40)
-    output = " ".join(text(a.finished(compiled=[*a.FIRST, forward, helper])).split())
-    assert output.count("grad mode changed") == 2
-    assert output.count(ADVICE["grad_mode"]) == 1
-
-
-def test_a_server_compiles_in_no_step() -> None:
-    without = [replace(one, step=0) for one in (*a.FIRST, a.AGAIN)]
-    output = " ".join(text(a.finished(compiled=without, answers={"steps": 0})).split())
-    assert "(shape)" in output
-    assert "in step" not in output
-
-
-def test_steps_wait_for_data_no_longer_than_they_take() -> None:
-    """The wait for the first batch is within no clean step."""
-    answers = {"pauses.data_seconds": 44.5, "step_seconds.clean_seconds": 44.2}
-    (remedy,) = [one for one in report(a.finished(answers=answers)).do if "data" in one.about]
-    assert remedy.saves == 44.2
-
-
 def test_the_first_remedy_is_for_what_compiled_code_refused() -> None:
     view = b.view(
         b.ended("failed"),
@@ -1100,20 +779,6 @@ def test_the_first_remedy_is_for_what_compiled_code_refused() -> None:
         journal={"exception": "RuntimeError", "refusal": "donated_buffers"},
     )
     first = report(a.run_summary(view, compiled=a.TWICE)).do[0]
-    assert (first.about, first.what) == REFUSALS["donated_buffers"]
-
-
-def test_what_compiled_code_refused_in_one_rank_has_its_remedy_if_another_compiled_longest() -> (
-    None
-):
-    slot = b.as_rank(b.ended("failed", seconds_ago=11), 0, 2)
-    closed = b.view(slot, alive=False, journal={"exception": "RuntimeError"})
-    refused = b.view(
-        b.as_rank(b.ended("failed", seconds_ago=12), 1, 2),
-        alive=False,
-        journal={"exception": "RuntimeError", "refusal": "donated_buffers"},
-    )
-    first = report(a.run_summary(closed, refused, compiled=a.TWICE)).do[0]
     assert (first.about, first.what) == REFUSALS["donated_buffers"]
 
 
@@ -1172,25 +837,6 @@ def test_a_brief_report_has_sentence_bar_remedies_cost_and_next_commands() -> No
     assert output[-1].endswith("The last comparable run: warmwatch compare aaaaaaaa gpt2")
 
 
-def test_a_brief_remedy_is_indented_below_its_sign() -> None:
-    output = lines_of(a.finished(compiled=a.TWICE), width=30)
-    begin = next(at for at, line in enumerate(output) if line.startswith("- "))
-    end = next(at for at, line in enumerate(output) if line.startswith("All of it"))
-    assert all(line.startswith(("  ", "- ")) for line in output[begin + 1 : end])
-    assert "recompile" in output[begin] + output[begin + 1]
-
-
-def test_a_line_of_the_key_ends_between_two_shares() -> None:
-    account = a.finished(compiled=a.TWICE, answers={"pauses.data_seconds": 90.0})
-    for width in (40, 60, 80):
-        first, *rest = lines_of(account, width=width)[2:]
-        signs = tuple(sign for sign, _ in SIGNS.values())
-        rest = rest[: next(at for at, line in enumerate(rest) if "Compiling" in line)]
-        assert rest
-        assert all(line.startswith(signs) for line in rest)
-        assert all(line.endswith("%,") for line in (first, *rest[:-1]))
-
-
 def test_a_brief_report_has_the_worst_slowdown() -> None:
     """It may have cost more than all compiling."""
     periods = [a.SLOWER, {**a.SLOWER, "ratio": 2.0, "since_step": 700, "until_step": 800}]
@@ -1199,14 +845,6 @@ def test_a_brief_report_has_the_worst_slowdown() -> None:
     assert [line.partition(": ")[0] for line in shown] == [
         "Slower than before for 40 s, steps 301 to 400"
     ]
-
-
-def test_a_brief_report_and_the_whole_one_have_the_same_compile_time() -> None:
-    """A warm-up's wall time includes its steps."""
-    account = a.finished(compiled=a.FIRST, answers={"compile.seconds": 30.0})
-    brief_one, whole = " ".join(lines_of(account)), text(account)
-    assert "Compiling took 30 s in " in brief_one
-    assert "Compiling: 30 s in " in whole
 
 
 def test_the_suggested_commands_quote_a_hostile_name() -> None:
@@ -1224,20 +862,6 @@ def test_the_suggested_commands_are_about_the_start_that_is_reported() -> None:
     last = lines_of(account, width=300, before=other, called="gpt2~1")[-1]
     assert "warmwatch report 'gpt2~1' -v" in last
     assert last.endswith("warmwatch compare aaaaaaaa 'gpt2~1'")
-
-
-def test_a_brief_report_names_the_start_before_only_if_there_was_one() -> None:
-    account = a.finished(compiled=a.TWICE)
-    assert lines_of(account)[-1] == "All of it: warmwatch report gpt2 -v, or --html FILE."
-    other = replace(account, id="aaaaaaaa", run="bert")
-    assert "compare" not in lines_of(account, before=other)[-1]
-
-
-def test_the_bar_has_each_share_and_a_constant_width() -> None:
-    answers = {"pauses.checkpoint_seconds": 0.001, "pauses.evaluation_seconds": 0.002}
-    bar = lines_of(a.finished(compiled=a.TWICE, answers=answers), width=40)[1]
-    assert len(bar) == 40
-    assert {"S", "E", "R", "▒", "█"} <= set(bar)
 
 
 def test_the_bar_has_a_character_and_a_colour_for_each_share() -> None:

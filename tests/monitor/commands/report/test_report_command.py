@@ -16,7 +16,7 @@ from support import reported as a
 from support import stored_runs
 from support.browser import chromium, violations
 from support.builders import EPOCH
-from support.records import ended, held, update, warm, write_record
+from support.records import held, warm, write_record
 from support.values import replace
 from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.client import summaries
@@ -59,19 +59,6 @@ def test_a_report_is_of_the_named_run(directory: str) -> None:
     assert done.output.startswith("gpt2: ")
     assert "Where the time went" in done.output
     assert "12.5 s" in done.output
-
-
-def test_a_run_without_a_known_end_is_reported_as_last_seen(tmp_path: Path) -> None:
-    state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
-    state["WARMWATCH_STATE_DAYS"] = "36500"
-    Store(load_history_settings(state)).save([a.warm()])
-    assert json.loads(run("report", "--json", **state).output)["living"] is False
-    page = run("report", "-v", **state).output
-    assert "as last seen" in page
-    assert "so far" not in page
-    assert "no program observed its end" in page
-    Store(load_history_settings(state)).save([replace(a.warm(), seen=time.time())])
-    assert json.loads(run("report", "--json", **state).output)["living"] is True
 
 
 def test_a_report_of_a_living_run_has_the_sentence_of_the_daemon(
@@ -226,20 +213,6 @@ def test_a_run_without_records_is_reported_from_the_history(tmp_path: Path) -> N
     assert (nobody.exit_code, "did you mean gpt2" in nobody.output) == (5, True)
 
 
-def test_a_report_stores_an_ended_run_once(directory: str, tmp_path: Path) -> None:
-    state = {"WARMWATCH_STATE": str(tmp_path / "state")}
-    update(Path(directory, "gpt2"), ended(warm(), "finished"))
-    done = run("report", "gpt2", "--dir", directory, **state)
-    assert (done.exit_code, (tmp_path / "state").exists()) == (0, False), "a place for a look"
-    done = run("report", "gpt2", WARMWATCH_DIR=directory, **state)
-    assert done.exit_code == 0, done.output
-    store = Store(load_history_settings(state))
-    known = store.listed()
-    assert ("gpt2", "finished") in [(one.run, one.state) for one in known]
-    assert run("report", "gpt2", WARMWATCH_DIR=directory, **state).exit_code == 0
-    assert store.listed() == known
-
-
 def test_the_start_before_is_counted_from_the_one_that_is_still_there(
     directory: str, tmp_path: Path
 ) -> None:
@@ -263,22 +236,6 @@ def test_the_start_before_is_counted_from_the_one_that_is_still_there(
         True,
     )
     assert "no run named" not in fewer.output
-
-
-def test_the_suggested_comparison_is_with_a_run_that_can_be_compared(
-    directory: str, tmp_path: Path
-) -> None:
-    """Not with the start before, which was killed without a step."""
-    state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": directory}
-    state["WARMWATCH_STATE_DAYS"] = "36500"
-    killed = a.run_summary(b.view(b.STARTING, alive=False), id="killed", began=EPOCH - 300)
-    whole = a.finished(id="whole", began=EPOCH - 900)
-    last = a.finished(id="last", began=EPOCH, run="gpt2")
-    Store(load_history_settings(state)).save([whole, killed, replace(last, start="last")])
-    shown = " ".join(run("report", "last", **state).output.split())
-    assert shown.endswith("The last comparable run: warmwatch compare whole last")
-    compared = run("compare", "whole", "last", **state)
-    assert "no clean step" not in compared.output
 
 
 def test_an_unreadable_history_affects_only_its_own_part(directory: str, tmp_path: Path) -> None:

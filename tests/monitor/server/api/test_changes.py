@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from warmwatch_monitor.server.api.changes import (
     Recent,
     Wanted,
     changes,
-    source_changes,
 )
 from warmwatch_monitor.server.api.openapi import EVENTS
 from warmwatch_monitor.status.schema.events import KINDS
@@ -69,22 +67,6 @@ def test_compiling_starts_with_the_name_of_the_function() -> None:
     assert found["state"]["summary"].startswith(f"gpt2: {b.head(STATES['compiling'])}")
 
 
-def test_compiling_ends_before_the_rank_becomes_warm() -> None:
-    ended = between("compiling", "warming")
-    assert ended.keys() >= {"compile_end", "state"}
-    warm = between("warming", "warm")
-    assert warm.keys() == {"state", "warm", "run"}
-    assert warm["warm"]["steps"] == 1
-
-
-def test_a_warm_rank_that_recompiles_is_reported_with_the_reason() -> None:
-    found = between("warm", "recompiling")
-    assert found.keys() >= {"reopened", "compile_begin", "compilation", "run"}
-    assert found["compile_begin"]["underway"]["reason"] == b.RECOMPILE.reason
-    assert found["compilation"]["compilation"]["category"] == "shape"
-    assert found["compilation"]["compilation"]["advice"]
-
-
 def test_a_recompile_between_two_polls_is_inferred_from_its_traces() -> None:
     counts = b.WARM.compile
     again = replace(
@@ -119,15 +101,6 @@ def test_a_stall_of_a_warm_rank_is_not_a_recompile() -> None:
     assert "reopened" in between("stalled", "recompiling")
 
 
-def test_a_process_that_replaces_a_rank_starts_with_attached() -> None:
-    header = replace(
-        b.COMPILING.header, attached_epoch_ns=b.COMPILING.header.attached_epoch_ns + b.SECOND
-    )
-    found = between("warm", b.view(replace(b.COMPILING, header=header)))
-    assert found.keys() == {"attached", "state", "compile_begin", "run"}
-    assert found["state"]["before"] is None
-
-
 def test_a_changed_condition_is_reported() -> None:
     """``wait`` ends with it, and a state may stay as it is."""
     long = replace(STATES["compiling"].judgement, conditions=("long_compile",))
@@ -136,19 +109,6 @@ def test_a_changed_condition_is_reported() -> None:
     assert (kind, changed["rank"]) == ("condition", 0)
     assert (changed["conditions"], changed["before"]) == (["long_compile"], [])
     assert between(now, "compiling")["condition"]["conditions"] == []
-
-
-def test_a_failed_source_is_reported_once() -> None:
-    up = b.snapshot()
-    down = b.snapshot(sources=(replace(b.HEALTH, up=False, error="gone"),))
-    (failed,) = source_changes(up, down)
-    assert to_builtins(failed) == {
-        "at": b.EPOCH,
-        "source": "records",
-        "up": False,
-        "error": "gone",
-    }
-    assert list(source_changes(down, down)) == []
 
 
 def events(recent: Recent, number: int, run: str | None = None) -> list[dict[str, str]]:
@@ -162,26 +122,6 @@ def fed(*states: str, **options: Any) -> Recent:
     for state in states:
         recent.take(b.snapshot(STATES[state]))
     return recent
-
-
-def test_events_are_numbered_and_the_initial_state_makes_none() -> None:
-    recent = fed("warm", "recompiling", "warm")
-    found = events(recent, 0)
-    assert [one["id"] for one in found] == [f"life-{at + 1}" for at in range(len(found))]
-    assert found[0]["event"] == "state"
-    assert json.loads(found[0]["data"])["state"] == "recompiling"
-    assert events(recent, recent.number) == []
-
-
-def test_one_run_can_be_selected_by_either_name() -> None:
-    recent = Recent()
-    other = b.in_every_state("bert")
-    recent.take(b.snapshot(STATES["warm"], other["warming"]))
-    recent.take(b.snapshot(STATES["recompiling"], other["warm"]))
-    runs = [{json.loads(e["data"])["run"] for e in events(recent, 0, r)} for r in ("bert", None)]
-    assert runs == [{"bert"}, {"bert", "gpt2"}]
-    number, found = recent.after(0, Wanted("nobody"))
-    assert (number, found) == (recent.number, [])
 
 
 def test_event_kinds_can_be_selected() -> None:

@@ -111,44 +111,6 @@ def test_an_id_of_an_earlier_daemon_gets_a_reset_with_the_whole_status(
     assert reset["id"].partition("-")[0] != last.partition("-")[0]
 
 
-def test_one_run_can_be_requested_before_it_exists(tmp_path: Path) -> None:
-    with daemon(tmp_path) as url, listening(url, "?run=bert") as listener:
-        assert next(iter(listener))["data"]["runs"] == []
-        with training(tmp_path, "gpt2"), training(tmp_path, "bert") as bert:
-            bert.warm()
-            found = []
-            for event in listener:
-                found.append(event)
-                if event["event"] == "warm":
-                    break
-    runs = [event["data"]["run"] for event in found if event["event"] != _OF_THE_MACHINE]
-    assert set(runs) == {"bert"}
-
-
-def test_some_kinds_of_events_can_be_requested(tmp_path: Path) -> None:
-    with (
-        training(tmp_path) as one,
-        daemon(tmp_path) as url,
-        listening(url, "?kinds=run") as received,
-    ):
-        events = iter(received)
-        assert next(events)["event"] == "snapshot"
-        one.warm()
-        reported = [next(events)]
-        while reported[-1]["data"]["state"] != "warm":
-            reported.append(next(events))
-    assert {event["event"] for event in reported} == {"run"}
-
-
-def test_a_sample_has_the_progress_of_a_compilation(tmp_path: Path) -> None:
-    with training(tmp_path) as one, daemon(tmp_path) as url:
-        one.counts(31, 86)
-        with listening(url, "?samples=true") as received:
-            while not (rank := received.until("sample")["data"]["ranks"][0])["progress"]:
-                pass
-    assert rank["progress"] == {"of": "kernels", "done": 31, "total": 86}
-
-
 def test_an_event_stream_ends_with_the_daemon_without_delaying_it(tmp_path: Path) -> None:
     with daemon_process("--dir", str(tmp_path)) as (process, url), listening(url) as listener:
         next(iter(listener))
@@ -213,8 +175,3 @@ def test_an_invalid_parameter_is_refused(tmp_path: Path, query: str) -> None:
 
 def state(url: str) -> str:
     return str(json.loads(ask(url).body)["runs"][0]["state"])
-
-
-def listens(url: str) -> bool:
-    with listening(url) as listener:
-        return listener.reply.status == 200

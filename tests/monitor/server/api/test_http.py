@@ -6,7 +6,6 @@ import asyncio
 import gc
 import json
 import re
-from collections import Counter
 from typing import Any
 
 import httpx
@@ -14,13 +13,12 @@ import pytest
 
 from support import builders as b
 from support.values import replace
-from warmwatch.shared.states import State
 from warmwatch_monitor import metrics
 from warmwatch_monitor.model import RankView, Snapshot, SourceHealth
 from warmwatch_monitor.server.api import answers
 from warmwatch_monitor.server.api.answers import GoneError, Waiters, Wanted
 from warmwatch_monitor.server.api.app import Api
-from warmwatch_monitor.server.api.cached import Body, SnapshotCache, json_body
+from warmwatch_monitor.server.api.cached import SnapshotCache
 from warmwatch_monitor.server.api.openapi import page
 
 STATES = b.in_every_state()
@@ -92,13 +90,6 @@ def test_an_impossible_run_name_is_refused(path: str) -> None:
     assert get(path.format("x" * 513)).status_code == 422
 
 
-def test_status_selects_one_run_and_refuses_an_unknown_one() -> None:
-    assert get("/status?run=gpt2").json()["runs"][0]["run"] == "gpt2"
-    unknown = get("/status?run=bert")
-    assert unknown.status_code == 404
-    assert unknown.json() == {"detail": "no run named 'bert'; runs here: gpt2"}
-
-
 @pytest.mark.parametrize("query", ["run=bert", "run=bert&wait=warm&timeout=0.01", "run=b&run=bert"])
 def test_a_run_is_not_found_only_after_all_records_were_read(query: str) -> None:
     unread = get(f"/status?{query}", b.snapshot(STATES["warm"], unread=3))
@@ -140,18 +131,6 @@ def test_an_invalid_parameter_is_refused_with_a_message(query: str, sentence: st
     assert sentence in refused.json()["detail"]
 
 
-def test_waiting_for_the_current_state_answers_immediately() -> None:
-    assert get("/status?wait=warm&timeout=3600").json()["warm"] is True
-
-
-def test_waiting_answers_with_the_current_state_at_the_timeout() -> None:
-    compiling = b.snapshot(STATES["compiling"])
-    answer = get("/status?wait=warm&timeout=0.05", compiling)
-    assert answer.status_code == 200
-    assert answer.json()["runs"][0]["state"] == "compiling"
-    assert answer.json()["reached"] is False
-
-
 COLD = b.view(b.ended("finished", b.COMPILING), alive=False)
 
 
@@ -185,15 +164,6 @@ def test_a_wait_ends_if_no_change_is_possible_and_reports_whether_the_state_was_
         assert (answer.status_code, answer.json()["reached"]) == (200, reached)
 
     asyncio.run(scenario())
-
-
-@pytest.mark.parametrize("query", ["", "run=gpt2&"])
-@pytest.mark.parametrize(
-    ("goal", "reached"), [("failed", True), ("ended", True), ("finished", False)]
-)
-def test_waiting_for_the_end_accepts_an_earlier_end(goal: str, reached: bool, query: str) -> None:
-    answer = get(f"/status?{query}wait={goal}&timeout=3600", b.snapshot(STATES["failed"]))
-    assert answer.json()["reached"] is reached
 
 
 EXITING = STATES["warm"].judgement._replace(conditions=("exiting",))
@@ -237,25 +207,6 @@ def test_a_wait_for_the_end_continues_while_a_rank_is_alive() -> None:
     assert answer.json()["reached"] is False
 
 
-def test_a_wait_without_a_known_run_continues() -> None:
-    """So the wait goes on, here until a run is warm."""
-
-    async def scenario() -> None:
-        feed = Feed(b.snapshot())
-        async with client(feed) as http:
-            waiting = asyncio.create_task(http.get("/status?wait=warm&timeout=3600"))
-            await feed.polled.wait()
-            feed.snapshot = b.snapshot(STATES["warm"])
-            assert (await asyncio.wait_for(waiting, 60)).json()["reached"] is True
-
-    asyncio.run(scenario())
-
-
-def test_only_an_answer_to_a_wait_has_the_key_reached() -> None:
-    assert "reached" not in get("/status").json()
-    assert get("/status?wait=warm").json()["reached"] is True
-
-
 def test_a_wait_answers_when_the_state_is_reached_and_blocks_no_other_request() -> None:
     async def scenario() -> None:
         feed = Feed(b.snapshot(STATES["compiling"]))
@@ -269,17 +220,6 @@ def test_a_wait_answers_when_the_state_is_reached_and_blocks_no_other_request() 
         assert answer.json()["warm"] is True
 
     asyncio.run(scenario())
-
-
-def test_metrics_are_prometheus_text_or_openmetrics_as_requested() -> None:
-    plain = get("/metrics")
-    assert plain.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert 'warmwatch_build_info{version="0.1.0"} 1.0' in plain.text
-    requested = get("/metrics", accept="application/openmetrics-text; version=1.0.0")
-    assert requested.headers["content-type"].startswith(
-        "application/openmetrics-text; version=1.0.0"
-    )
-    assert requested.text.endswith("# EOF\n")
 
 
 def test_a_daemon_is_always_healthy_and_ready_after_the_first_read() -> None:
@@ -341,18 +281,6 @@ def test_the_api_page_shows_the_description_of_each_field() -> None:
     assert "<td><code>odd&lt;</code></td><td>Or that.</td>" in shown
 
 
-def test_the_page_names_each_field_once_and_has_a_text_for_each_value() -> None:
-    shown = get("/docs").text
-    table = shown.partition("<h3>Fields</h3>")[2].partition("</table>")[0]
-    names = re.findall(r"<td><code>([^<]+)</code></td>", table)
-    assert len(names) > 100
-    assert [name for name, count in Counter(names).items() if count > 1] == []
-    assert "runs[].skew" in names
-    assert "<td></td>" not in shown
-    assert "Successful Response" not in shown
-    assert "OpenMetrics if the Accept header requests it" in shown
-
-
 def test_answers_of_one_snapshot_are_encoded_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -408,37 +336,6 @@ async def stays() -> None:
     await asyncio.Event().wait()
 
 
-def test_waits_that_started_at_different_times_share_one_encoded_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Thousands come over minutes, at hundreds of Snapshots, and wait for one event."""
-    made: list[Snapshot] = []
-
-    def counting(snapshot: Snapshot, run: str | None) -> dict[str, Any]:
-        made.append(snapshot)
-        return status(snapshot, run)
-
-    status = answers.status
-    monkeypatch.setattr(answers, "status", counting)
-
-    async def scenario() -> None:
-        feed = Feed(b.snapshot(STATES["compiling"]))
-        retained = answers.Answers(feed.latest, "0.1.0")
-        waits = []
-        for number in range(50):
-            feed.snapshot = replace(feed.snapshot, epoch=b.EPOCH + number)
-            waits.append(asyncio.create_task(retained.wait("warm", "gpt2", 3600, stays)))
-            await asyncio.sleep(0)
-        event = replace(b.snapshot(STATES["warm"]), epoch=b.EPOCH + 50)
-        feed.snapshot = event
-        bodies = await asyncio.wait_for(asyncio.gather(*waits), 60)
-        assert made == [event]
-        assert len({id(body) for body in bodies}) == 1
-        assert json.loads(bodies[0].plain)["reached"] is True
-
-    asyncio.run(scenario())
-
-
 def test_other_requests_are_served_while_waits_are_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -477,30 +374,6 @@ def test_other_requests_are_served_while_waits_are_answered(
     asyncio.run(scenario())
 
 
-def test_a_wait_whose_client_left_is_dropped_without_encoding_an_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def scenario() -> None:
-        feed = Feed(b.snapshot(STATES["compiling"]))
-        retained = answers.Answers(feed.latest, "0.1.0")
-        gone = asyncio.Event()
-
-        async def leaving() -> None:
-            await gone.wait()
-
-        waiting = asyncio.create_task(retained.wait("warm", None, 3600, leaving))
-        await feed.polled.wait()
-        await asyncio.sleep(0)
-        assert len(retained._waiters._waiting) == 1
-        monkeypatch.setattr(answers, "status", None)
-        gone.set()
-        with pytest.raises(GoneError):
-            await asyncio.wait_for(waiting, 60)
-        assert retained._waiters._waiting == {}
-
-    asyncio.run(scenario())
-
-
 def test_a_client_that_leaves_while_others_are_answered_leaks_nothing() -> None:
     """An exception that is never retrieved would be a traceback in the log."""
     complaints: list[str] = []
@@ -535,32 +408,6 @@ def test_a_client_that_leaves_while_others_are_answered_leaks_nothing() -> None:
     assert complaints == []
 
 
-def test_a_verdict_error_affects_only_the_waits_for_that_run() -> None:
-    async def scenario() -> None:
-        snapshot = [b.snapshot()]
-        body = json_body({})
-
-        def judge(now: Snapshot, wanted: Wanted) -> Body | None:
-            if now.epoch == b.EPOCH:
-                return None
-            if wanted.run == "bad":
-                raise KeyError("bad")
-            return body
-
-        waiters = Waiters(lambda: snapshot[0], judge)
-        bad, good = (
-            asyncio.create_task(waiters.wait(Wanted("warm", run, 1.0, 1), 3600, stays))
-            for run in ("bad", "good")
-        )
-        await asyncio.sleep(0)
-        snapshot[0] = replace(snapshot[0], epoch=b.EPOCH + 1)
-        assert await asyncio.wait_for(good, 60) is body
-        with pytest.raises(KeyError):
-            await asyncio.wait_for(bad, 60)
-
-    asyncio.run(scenario())
-
-
 def test_a_wait_for_a_temporarily_missing_run_continues_until_the_timeout() -> None:
     """Its record, or its directory, could not be read for a moment; then it is back and warm."""
 
@@ -589,24 +436,6 @@ def test_a_wait_for_a_temporarily_missing_run_continues_until_the_timeout() -> N
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("trouble", ["down", "late"])
-def test_a_wait_that_starts_while_the_records_are_unreadable_continues(trouble: str) -> None:
-    blind = b.snapshot(sources=(replace(b.HEALTH, up=False, error="gone"),))
-    if trouble == "late":
-        blind = replace(b.snapshot(), late_seconds=9.0)
-
-    async def scenario() -> None:
-        feed = Feed(blind)
-        async with client(feed) as http:
-            waiting = asyncio.create_task(http.get("/status?run=gpt2&wait=warm&timeout=3600"))
-            await feed.polled.wait()
-            feed.snapshot = b.snapshot(STATES["warm"])
-            reply = await asyncio.wait_for(waiting, 60)
-        assert (reply.status_code, reply.json()["reached"]) == (200, True)
-
-    asyncio.run(scenario())
-
-
 def test_a_wait_ends_with_503_when_the_daemon_stops() -> None:
     async def scenario() -> None:
         feed = Feed(b.snapshot(STATES["compiling"]))
@@ -625,29 +454,6 @@ def test_a_wait_ends_with_503_when_the_daemon_stops() -> None:
             assert (over.status_code, over.json()["reached"]) == (200, True)
 
     asyncio.run(scenario())
-
-
-def test_the_api_page_explains_every_field_of_an_answer() -> None:
-    document = get("/openapi.json").json()
-    paths, schemas = document["paths"], document["components"]["schemas"]
-    assert paths.keys() == {"/status", "/events", "/history", "/metrics", "/-/healthy", "/-/ready"}
-    parameters = {p["name"]: p["schema"] for p in paths["/status"]["get"]["parameters"]}
-    assert parameters.keys() == {"run", "wait", "timeout"}
-    assert parameters["wait"]["enum"] == [*(state.value for state in State), "settled", "ended"]
-    responses = paths["/status"]["get"]["responses"]
-    assert "see `reached`" in responses["200"]["description"]
-    assert responses.keys() == {"200", "404", "422", "503"}
-    of_status = {code: one["content"]["application/json"] for code, one in responses.items()}
-    assert of_status["200"]["schema"] == {"$ref": "#/components/schemas/Status"}
-    assert of_status["404"]["schema"] == {"$ref": "#/components/schemas/Problem"}
-    assert schemas.keys() >= {"Status", "Run", "Rank", "Compile", "Gpu", "Observed", "Problem"}
-    silent = [
-        f"{name}.{key}"
-        for name, schema in schemas.items()
-        for key, field in schema.get("properties", {}).items()
-        if not (field.get("description") or "$ref" in field)
-    ]
-    assert silent == []
 
 
 @pytest.mark.parametrize("path", ["//status", "/nowhere", "/status/"])

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support import builders as b
 from support.documents import status
 from support.values import replace
-from warmwatch.shared.states import CONDITIONS, State
+from warmwatch.shared.states import CONDITIONS
 from warmwatch_monitor.figures.compile import Compile
 from warmwatch_monitor.figures.declared import figures as declared
 from warmwatch_monitor.metrics import render
@@ -135,18 +135,6 @@ def test_a_rank_that_waits_for_one_that_compiles_on_another_host_is_not_silent()
     assert [view.judgement.conditions for view in run.ranks] == [(), ()]
 
 
-def test_a_slower_rank_has_its_numbers_without_a_cause() -> None:
-    reported = assemble(samples(b.snapshot(slower())), b.EPOCH)
-    assert summary(reported).startswith(f"gpt2: {b.head(reported.runs[0].ranks[0])}")
-    assert "cause" not in summary(reported)
-    known = status(reported)["runs"][0]["ranks"][0]["slower"]
-    assert known["seconds"] == pytest.approx(0.4)
-    assert known["since_step"] is known["causes"] is None
-    numberless = [one for one in samples(b.snapshot(slower())) if "slower_" not in one.name]
-    (view,) = assemble(numberless, b.EPOCH).runs[0].ranks
-    assert ("slower" in view.judgement.conditions, view.slower) == (True, None)
-
-
 @pytest.mark.parametrize("state", STATES)
 def test_figures_equal_those_of_the_record_or_are_unknown(state: str) -> None:
     known, reported = STATES[state].figures, through_prometheus(STATES[state]).figures
@@ -186,35 +174,6 @@ def test_a_count_that_torch_lacks_is_unknown_in_a_fleet_too() -> None:
 def test_a_rank_without_a_state_is_left_out() -> None:
     retained = [s for s in samples(b.snapshot(STATES["warm"])) if s.name != "state"]
     assert assemble(retained, b.EPOCH).runs == ()
-
-
-def test_the_state_is_copied_without_a_second_verdict() -> None:
-    """By this clock, the last step is old enough for a stall."""
-    (run,) = assemble(samples(b.snapshot(STATES["warm"])), b.EPOCH + 1000).runs
-    assert run.state is State.WARM
-
-
-def called(label: str) -> tuple[str, str | None, str | None]:
-    slot = replace(b.WARM, identity=replace(b.WARM.identity, run=label))
-    (run,) = status(assemble(samples(b.snapshot(b.view(slot))), b.EPOCH))["runs"]
-    return run["run"], run["name"], run["owner"]
-
-
-@pytest.mark.parametrize(
-    ("label", "name", "owner"),
-    [
-        ("gpt2", "gpt2", None),
-        ("gpt2@alice", "gpt2", "alice"),
-        ("gpt2@10001", "gpt2", "10001"),
-        ("gpt2@alice@bob", "gpt2@alice", "bob"),
-        ("@alice", "@alice", None),
-    ],
-)
-def test_the_label_of_a_run_is_split_into_name_and_owner(
-    label: str, name: str, owner: str | None
-) -> None:
-    """The owner follows the last @, even if the name of the run contains one."""
-    assert called(label) == (label, name, owner)
 
 
 def test_a_host_whose_clock_is_wrong_changes_nothing() -> None:
