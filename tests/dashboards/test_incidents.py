@@ -296,6 +296,7 @@ def test_a_compilation_that_others_wait_for_is_one_page() -> None:
     assert re.search("Other ranks have waited (9m|10m 0s)", text)  # as the clock falls
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ahead", [pytest.param(-480.0, marks=pytest.mark.long), 480.0])
 def test_a_wrong_clock_is_one_alert_and_no_other(ahead: float) -> None:
     """Compilations, ends and attaching are compared over hosts, without its error."""
@@ -341,6 +342,7 @@ def test_a_clock_that_is_set_while_trainings_run_is_one_alert_and_no_other(to: f
     assert times == {"WarmwatchStalled": [about(9, 15)], "WarmwatchRunEnded": [about(11, 25)]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "twice",
     [pytest.param(True, id="scraped twice", marks=pytest.mark.long), pytest.param(False, id="two")],
@@ -605,6 +607,7 @@ def test_what_began_while_no_scrape_succeeded_is_as_old_as_the_first_sample_of_i
     assert began.keys() == {"WarmwatchDaemonDown"}
 
 
+@pytest.mark.long
 def test_a_rank_that_a_signal_stopped_is_named_before_those_that_wait_for_it() -> None:
     """All have stalled at about the same time, and the page leads to its host."""
     world = World(18)

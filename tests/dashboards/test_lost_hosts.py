@@ -226,6 +226,7 @@ def test_a_run_that_is_started_again_within_a_minute_has_time_for_its_first_step
     assert times == [about(15.75, 25)]
 
 
+@pytest.mark.long
 def test_warnings_on_recompiles_and_speed_outlive_a_daemon_that_is_down() -> None:
     """They are not sent again after it, and those that are over end with its first answer."""
     world = World(40)

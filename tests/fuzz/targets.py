@@ -56,8 +56,8 @@ def _gpus(folder: Path) -> Iterator[Fuzzed]:
 
 
 TARGETS = (
-    Target(name="records", open=_records, examples=400),
-    Target(name="web", open=_web, examples=400),
-    Target(name="fleet", open=_fleet, examples=500),
-    Target(name="gpus", open=_gpus, examples=250),
+    Target(name="records", open=_records, examples=200),
+    Target(name="web", open=_web, examples=200),
+    Target(name="fleet", open=_fleet, examples=250),
+    Target(name="gpus", open=_gpus, examples=150),
 )

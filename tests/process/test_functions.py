@@ -26,6 +26,7 @@ result([[[m.co_name, m.duration_us, m.guard_count] for m in metrics], waiting])
 """
 
 
+@pytest.mark.long
 def test_functions_cost_what_pytorch_reports(records: Path) -> None:
     truth, waited = result_of(records, WAITED + BODY)
     journal = Journal()

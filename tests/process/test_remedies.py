@@ -174,6 +174,7 @@ def test_what_the_machine_lacks_is_named_where_a_compilation_fails(tmp_path: Pat
     assert (truth["failed"], rank["compile"]["failures"]) == (0, 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("body", "why"),
     [
@@ -198,6 +199,7 @@ def test_a_finite_set_of_variants_needs_a_higher_limit(tmp_path: Path, body: str
     assert (truth["graphs"], rank["compile"]["compilations"], advised(rank)) == (12, 12, {})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("body", "parameter"),
     [(OF_LISTS, "X[0]"), pytest.param(OF_TENSORS, "p", marks=pytest.mark.long)],

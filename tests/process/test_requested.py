@@ -336,6 +336,7 @@ def test_flex_attention_that_is_called_uncompiled_is_named_with_its_function(
     assert words.endswith(f"(and 1 other function): {unfused}")
 
 
+@pytest.mark.long
 def test_calls_under_a_stance_that_the_training_keeps_are_counted_when_it_ends(
     records: Path,
 ) -> None:

@@ -474,6 +474,7 @@ LESS: dict[str, dict[Program, tuple[str, str] | None]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("program", "cause", "remedy", "stay"), CURES, ids=[one[0].__name__ for one in CURES]
 )

@@ -79,12 +79,14 @@ def test_a_decoder_has_six_operations_a_parameter_and_token_and_its_attention(
     assert known.excluded == ()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_convolutions_count_as_pytorch_counts_them(models: ModuleType) -> None:
     model, pictures = models.Residual(), models.torch.randn(4, 3, 64, 64)
     assert counted(model, pictures).flops == pytest.approx(eager(model, pictures), rel=0.03)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_with_sizes_that_vary_there_is_no_count(models: ModuleType) -> None:
     """The size that PyTorch compiled with may be that of a last batch, or of one sequence."""

@@ -134,7 +134,14 @@ def test_a_waiting_worker_is_idle_and_the_pool_s_parent_is_not_a_worker(tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", ["busy", "tool", "short"])
+@pytest.mark.parametrize(
+    "work",
+    [
+        "busy",
+        pytest.param("tool", marks=pytest.mark.long),
+        pytest.param("short", marks=pytest.mark.long),
+    ],
+)
 def test_a_worker_is_busy_if_it_or_its_tool_uses_cpu(tmp_path: Path, work: str) -> None:
     """``short``: the tool ends before the second poll; its time is in the worker's child time."""
     now = [0.0]
