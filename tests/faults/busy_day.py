@@ -29,7 +29,7 @@ from support.documents import status
 from support.ranks import SECOND
 from warmwatch_monitor import metrics
 from warmwatch_monitor.base.clock import Clock
-from warmwatch_monitor.model import GpuReading
+from warmwatch_monitor.model.machine import GpuReading
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.sources.listed import Readings
 

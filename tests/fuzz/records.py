@@ -30,7 +30,8 @@ from warmwatch.shared.record.facts import flatten
 from warmwatch.shared.record.sealed_blocks import Block, store
 from warmwatch_monitor import metrics
 from warmwatch_monitor.base.clock import Clock
-from warmwatch_monitor.model import ProcessReading, Snapshot
+from warmwatch_monitor.model.machine import ProcessReading
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.server.api.cached import json_body
 from warmwatch_monitor.sources.host import HostAndProcesses

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import ctypes
 import importlib
 import re
@@ -16,7 +15,6 @@ import pytest
 
 from support.daemon import daemon
 from support.records import environment, held, warm, write_record
-from warmwatch_monitor import model
 from warmwatch_monitor.sources import nvml
 
 # Runs the command as the console script does, and prints on stderr what it loaded.
@@ -168,19 +166,6 @@ def test_status_defines_no_named_tuple_but_those_that_it_shares_with_the_agent(
     found = {name for name in done.stderr.split() if name.startswith("warmwatch")}
     record = {f"warmwatch.shared.record.{name}" for name in ("facts", "recent", "workers_file")}
     assert found == {*record, "warmwatch.shared.verdict", "warmwatch.shared.breaks"}
-
-
-def test_the_model_has_the_names_that_type_checkers_see() -> None:
-    """They read its imports; Python finds each name when it is used."""
-    assert model.__file__ is not None
-    tree = ast.parse(Path(model.__file__).read_text())
-    (block,) = (one for one in tree.body if isinstance(one, ast.If))
-    for line in block.body:
-        assert isinstance(line, ast.ImportFrom)
-        assert line.module is not None
-        module = importlib.import_module(line.module)
-        for name in line.names:
-            assert getattr(model, name.name) is getattr(module, name.name), name.name
 
 
 def test_without_a_driver_its_bindings_are_not_loaded(tmp_path: Path) -> None:

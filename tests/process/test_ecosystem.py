@@ -13,8 +13,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from support import builders as b
 from support.records import environment, held, warm, write_record
 from support.trainings import ROOT
+from warmwatch_monitor.figures.machine import ExportHealth
 from warmwatch_monitor.metrics import families
-from warmwatch_monitor.model import ExportHealth
 
 PAGE = (ROOT / "docs" / "how-to" / "other-tools.md").read_text()
 

@@ -21,8 +21,9 @@ from support.prometheus import prometheus_process, query
 from support.records import compiling, ended, held, wait_until, warm, write_record
 from support.values import replace
 from warmwatch.shared.record import Slot
+from warmwatch_monitor.figures.rank import LimitedBy
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import LimitedBy, RankView
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.output.summary import details_of
 
 CONFIG = """

@@ -27,19 +27,11 @@ from warmwatch.shared.record import (
     Warmup,
 )
 from warmwatch.shared.states import least_advanced
-from warmwatch_monitor.model import (
-    Compilation,
-    Fallback,
-    GpuReading,
-    ProcessReading,
-    RankView,
-    Recompile,
-    RecordReading,
-    RunView,
-    Snapshot,
-    SourceHealth,
-    Spending,
-)
+from warmwatch_monitor.figures.machine import SourceHealth
+from warmwatch_monitor.model.journal import Compilation, Fallback, Recompile
+from warmwatch_monitor.model.machine import GpuReading, ProcessReading
+from warmwatch_monitor.model.records import RecordReading
+from warmwatch_monitor.model.snapshot import RankView, RunView, Snapshot, Spending
 from warmwatch_monitor.output.summary import LONGEST, Headline
 from warmwatch_monitor.pipeline.runs import Circumstances, group
 from warmwatch_monitor.status.words.sentence import answer

@@ -37,7 +37,7 @@ from support.scenarios import timeless
 from support.torch_versions import TORCH
 from warmwatch.hooks.redaction import REASON_LIMIT, recompile
 from warmwatch.shared.record import CACHES, KINDS
-from warmwatch_monitor.model import Underway
+from warmwatch_monitor.model.figures import Underway
 
 RELATIVE, SECONDS = 0.02, 0.05
 FULL_REASONS = "WARMWATCH_FULL_REASONS"

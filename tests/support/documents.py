@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.server.api.cached import json_body
 from warmwatch_monitor.status import document
 

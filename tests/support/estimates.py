@@ -19,7 +19,8 @@ from support.accuracy import DOCUMENT, ESTIMATES
 from warmwatch.shared.record import JOURNAL
 from warmwatch_monitor.figures.declared import copied
 from warmwatch_monitor.history.earlier_runs import MOST
-from warmwatch_monitor.model import Compilation, Done, EarlierWarmup
+from warmwatch_monitor.model.figures import Done, EarlierWarmup
+from warmwatch_monitor.model.journal import Compilation
 from warmwatch_monitor.pipeline import estimates
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
 

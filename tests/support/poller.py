@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from support.requested_polls import REQUESTED, TAKEN
-from warmwatch_monitor.model import Underway
+from warmwatch_monitor.model.figures import Underway
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.status.words.run import run_answer

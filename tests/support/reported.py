@@ -12,7 +12,6 @@ from msgspec import to_builtins
 from support import builders as b
 from support.builders import EPOCH
 from support.values import replace
-from warmwatch_monitor.model import RankView
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import (
     Compiled,
@@ -21,6 +20,7 @@ from warmwatch_monitor.model.run_summary import (
     RunSummary,
     Samples,
 )
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.status.run import rank as answer_of
 from warmwatch_monitor.status.words.run import run_answer
 

@@ -8,7 +8,7 @@ from typing import Any
 from support.values import replace
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.base.settings import Address, Settings
-from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.sources.host import HostAndProcesses
 from warmwatch_monitor.sources.listed import NVML, OBSERVED, SOURCES, Readings, Source

@@ -33,7 +33,7 @@ from warmwatch_monitor.output.console import note
 if TYPE_CHECKING:
     from warmwatch_monitor.client.daemon import Daemon
     from warmwatch_monitor.client.records import RecordsReader
-    from warmwatch_monitor.model import Snapshot
+    from warmwatch_monitor.model.snapshot import Snapshot
 
 STARTED = "a process of this script has started and has no record yet"
 

@@ -11,7 +11,7 @@ from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.base.errors import FleetError, UsageError
 from warmwatch_monitor.base.timeouts import within
 from warmwatch_monitor.client.choice import Answer, choose, is_pattern
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.sources.fleet import assemble
 from warmwatch_monitor.sources.fleet.samples import PrometheusSource
 from warmwatch_monitor.status.document import status

@@ -15,7 +15,7 @@ from warmwatch_monitor.base.settings import HistorySettings
 from warmwatch_monitor.output.console import note
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.model import RunView, Snapshot
+    from warmwatch_monitor.model.snapshot import RunView, Snapshot
 
 
 class HistoryWriter:

@@ -13,7 +13,7 @@ from warmwatch_monitor.base.settings import Settings
 from warmwatch_monitor.base.timeouts import hangs
 from warmwatch_monitor.client.choice import Answer
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.sources.listed import SOURCES, Source
 from warmwatch_monitor.status.document import status

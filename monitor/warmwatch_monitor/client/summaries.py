@@ -37,8 +37,8 @@ from warmwatch_monitor.output.console import note, plain
 from warmwatch_monitor.status.schema.rank import Rank
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.model import RunView, Snapshot
     from warmwatch_monitor.model.run_summary import RunSummary
+    from warmwatch_monitor.model.snapshot import RunView, Snapshot
 
 _NONE = "No run found: there are no records, and the history is empty"
 

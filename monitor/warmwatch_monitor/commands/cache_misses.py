@@ -16,8 +16,8 @@ from warmwatch_monitor.base.errors import NoRunError, UnknownRunError
 from warmwatch_monitor.base.settings import EVER_SECONDS, Settings
 from warmwatch_monitor.client.choice import Answer, choose_runs
 from warmwatch_monitor.figures.declared import copied
-from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.model.journal import CacheLookup
+from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.output.amounts import few, own_words
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.parsed_journal import content, parse

@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from warmwatch.shared.phrases import duration, took
+from warmwatch.shared.values import PHASES
 from warmwatch.shared.variables import PREFIX
 from warmwatch_monitor.base.errors import DaemonError, WarmwatchError
 from warmwatch_monitor.base.interpreter import python
@@ -28,7 +29,6 @@ from warmwatch_monitor.client.daemon import Answer, Daemon, query_daemon
 from warmwatch_monitor.client.started import started_daemon
 from warmwatch_monitor.client.summaries import run_summaries
 from warmwatch_monitor.commands.report.command import in_short, reported
-from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.output.amounts import a_step
 from warmwatch_monitor.output.console import draw, note, plain, reader_left, say
 from warmwatch_monitor.output.json_text import as_json

@@ -13,12 +13,11 @@ import click
 from msgspec import Struct
 
 from warmwatch.shared.phrases import place
-from warmwatch.shared.values import printable
+from warmwatch.shared.values import PHASES, printable
 from warmwatch_monitor.base.errors import UsageError, WarmwatchError
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.client.summaries import as_written, run_summary
 from warmwatch_monitor.commands.report.assembly import line
-from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import FARTHEST, Compiled, RankSummary, RunSummary, Samples
 from warmwatch_monitor.output import options, safe_writing
 from warmwatch_monitor.output.console import note, say

@@ -14,7 +14,8 @@ from warmwatch_monitor.base.settings import Settings
 from warmwatch_monitor.client.answers import Answer, settings_from
 from warmwatch_monitor.client.history_writer import HistoryWriter
 from warmwatch_monitor.client.records import make_poller
-from warmwatch_monitor.model import RecordReading, Snapshot, incomplete
+from warmwatch_monitor.model.records import RecordReading
+from warmwatch_monitor.model.snapshot import Snapshot, incomplete
 from warmwatch_monitor.output.console import plain
 from warmwatch_monitor.sources.listed import RECORDS, Read, Readings, Source
 from warmwatch_monitor.sources.records.source import RecordsReading

@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from warmwatch.shared.record.stack_file import MOST_THREADS, NAME_LIMIT, cut
+from warmwatch.shared.record.stack_file import MOST_THREADS, NAME_LIMIT, Frame, ThreadStack, cut
 from warmwatch.shared.values import printable
 from warmwatch_monitor.base.errors import SourceError
-from warmwatch_monitor.model import Frame, ThreadStack
 
 PATIENCE = 20.0  # seconds
 _SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")

@@ -40,7 +40,7 @@ from warmwatch_monitor.status.document import status as status_of
 from warmwatch_monitor.status.schema.status import Run
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.model import Snapshot
+    from warmwatch_monitor.model.snapshot import Snapshot
 
 _PAUSE_SECONDS = 0.5
 

@@ -26,8 +26,8 @@ from warmwatch_monitor.commands.terminal.table import brief, cell_width, fitting
 from warmwatch_monitor.history.listing import Listed, RunQuery, entry, matches
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import summarize_run
-from warmwatch_monitor.model import incomplete, why_left_out
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT
+from warmwatch_monitor.model.snapshot import incomplete, why_left_out
 from warmwatch_monitor.output.amounts import if_known
 from warmwatch_monitor.output.console import draw, has_colour, note, plain, say, width
 from warmwatch_monitor.output.json_text import as_json

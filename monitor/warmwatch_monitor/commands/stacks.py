@@ -14,7 +14,13 @@ from msgspec import Struct, to_builtins
 
 from warmwatch.shared.phrases import counted, duration
 from warmwatch.shared.record import STACKS, RecordError
-from warmwatch.shared.record.stack_file import STACKS_LIMIT, unpack_stacks
+from warmwatch.shared.record.stack_file import (
+    INNERMOST,
+    STACKS_LIMIT,
+    Stacks,
+    ThreadStack,
+    unpack_stacks,
+)
 from warmwatch.shared.states import State
 from warmwatch.shared.values import printable
 from warmwatch_monitor.base.errors import NoRunError, SourceError, UnknownRunError, WarmwatchError
@@ -24,8 +30,9 @@ from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.client.records import make_poller
 from warmwatch_monitor.client.summaries import ended_run, ended_words
 from warmwatch_monitor.commands import py_spy
+from warmwatch_monitor.figures.machine import Compiler
 from warmwatch_monitor.figures.rank import Place
-from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, ThreadStack
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, plain, say
 from warmwatch_monitor.output.json_text import as_json
@@ -45,7 +52,9 @@ from warmwatch_monitor.status.words.sentence import NO_RUN
 from warmwatch_monitor.status.words.states import describe_state
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.model import Compiler, RankView, Snapshot, Stacks
+    from warmwatch.shared.record.stack_file import Stacks
+    from warmwatch_monitor.figures.machine import Compiler
+    from warmwatch_monitor.model.snapshot import RankView, Snapshot
 
 _MOST_RANKS = 8
 # without a step, where ranks hang that wait for others in init_process_group() or their first step

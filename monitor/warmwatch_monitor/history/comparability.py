@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 
 from warmwatch_monitor.figures.declared import copied
-from warmwatch_monitor.model import Done, EarlierWarmup
+from warmwatch_monitor.model.figures import Done, EarlierWarmup
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import (
     Compiled,

@@ -28,8 +28,10 @@ from warmwatch_monitor.history.comparability import (
 from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import start_of_record, what_of
-from warmwatch_monitor.model import GpuReading, RankHistory, RecordReading, owned
 from warmwatch_monitor.model.budgets import HISTORY_SHARE
+from warmwatch_monitor.model.figures import RankHistory
+from warmwatch_monitor.model.machine import GpuReading
+from warmwatch_monitor.model.records import RecordReading, owned
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
 

@@ -14,7 +14,8 @@ from warmwatch_monitor.sources.listed import EARLIER_RUNS, NVML, RECORDS, Readin
 
 if TYPE_CHECKING:
     from warmwatch_monitor.history.earlier_runs import EarlierRuns
-    from warmwatch_monitor.model import RankHistory, RecordReading
+    from warmwatch_monitor.model.figures import RankHistory
+    from warmwatch_monitor.model.records import RecordReading
 
 _TIMEOUT_SECONDS = 2.0
 _COMMAND_TIMEOUT_SECONDS = 0.5  # a user waits for the command

@@ -19,9 +19,9 @@ from warmwatch_monitor.base.settings import HistorySettings
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import id_of, summarize_run
 from warmwatch_monitor.history.traces import Past, Traces
-from warmwatch_monitor.model import RunView, Snapshot
 from warmwatch_monitor.model.budgets import HISTORY_SECONDS, HISTORY_SHARE
 from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.model.snapshot import RunView, Snapshot
 from warmwatch_monitor.sources.listed import Source, polled
 from warmwatch_monitor.sources.records.parsed_journal import Journals
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from warmwatch.shared.states import State
 from warmwatch_monitor.figures.compile import recompiles
-from warmwatch_monitor.model import Death, Outside
+from warmwatch_monitor.model.records import Death, Outside
 from warmwatch_monitor.model.run_summary import (
     Compiled,
     Provenance,

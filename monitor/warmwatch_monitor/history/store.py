@@ -16,7 +16,7 @@ from warmwatch_monitor.base.settings import HistorySettings
 from warmwatch_monitor.history import rows
 from warmwatch_monitor.history.database import OF_A_ROW, Database, transaction
 from warmwatch_monitor.history.listing import Listed, RunQuery, count, listed, readable
-from warmwatch_monitor.model import RankHistory
+from warmwatch_monitor.model.figures import RankHistory
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
 
 if TYPE_CHECKING:

@@ -17,15 +17,8 @@ from msgspec.structs import replace
 from warmwatch.shared.record import Identity
 from warmwatch_monitor.figures.compile import OF_GRAPHS
 from warmwatch_monitor.figures.declared import copied
-from warmwatch_monitor.model import (
-    RankView,
-    RecordReading,
-    RunView,
-    Snapshot,
-    began_launch,
-    last_sign_ns,
-)
 from warmwatch_monitor.model.journal import Compilation, ParsedJournal
+from warmwatch_monitor.model.records import RecordReading, began_launch, last_sign_ns
 from warmwatch_monitor.model.run_summary import (
     Compiled,
     Provenance,
@@ -33,6 +26,7 @@ from warmwatch_monitor.model.run_summary import (
     RunSummary,
     Samples,
 )
+from warmwatch_monitor.model.snapshot import RankView, RunView, Snapshot
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
 from warmwatch_monitor.status.run import rank as answer_of
 from warmwatch_monitor.status.words.run import run_answer

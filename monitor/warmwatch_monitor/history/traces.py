@@ -13,8 +13,8 @@ from typing import Any
 from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import began_at, ended_at, id_of
-from warmwatch_monitor.model import RunView
 from warmwatch_monitor.model.run_summary import Samples
+from warmwatch_monitor.model.snapshot import RunView
 
 MOST, FEWEST = 1_000, 100  # rows of a series
 _MOST_OF_RUN = 16_000  # of all series of a run together

@@ -18,15 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from msgspec.structs import asdict
 
 from warmwatch.shared.states import State
-from warmwatch_monitor.model import (
-    PHASES,
-    Compilation,
-    Compile,
-    GpuReading,
-    Pauses,
-    RankView,
-    Snapshot,
-)
+from warmwatch.shared.values import PHASES
+from warmwatch_monitor.figures.compile import Compile
+from warmwatch_monitor.figures.training import Pauses
+from warmwatch_monitor.model.journal import Compilation
+from warmwatch_monitor.model.machine import GpuReading
+from warmwatch_monitor.model.snapshot import RankView, Snapshot
 from warmwatch_monitor.status.run import compilation
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from warmwatch_monitor.base.errors import ExportError, UsageError
 from warmwatch_monitor.metrics.families import Distribution, Family, Labels
 from warmwatch_monitor.metrics.tables import families
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model.snapshot import Snapshot
 
 ATTACHED = "warmwatch_attach_timestamp_seconds"
 # Rank series that count from the process's start, or from when the monitor first saw it.

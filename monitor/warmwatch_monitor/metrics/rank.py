@@ -27,6 +27,7 @@ from warmwatch_monitor.figures.rank import (
     CleanSteps,
     EndedTogether,
     JournalUnread,
+    LimitedBy,
     OutOfMemory,
     RankState,
     Slower,
@@ -45,19 +46,17 @@ from warmwatch_monitor.metrics.families import (
     series_of,
     shared,
 )
-from warmwatch_monitor.model import (
+from warmwatch_monitor.model.figures import (
     BUCKET_SECONDS,
     Agent,
     Lengths,
-    LimitedBy,
     Memory,
     Progress,
-    RankView,
-    Snapshot,
     Steps,
     Stretch,
     Who,
 )
+from warmwatch_monitor.model.snapshot import RankView, Snapshot
 
 
 def _open(view: RankView) -> OpenActivity | None:

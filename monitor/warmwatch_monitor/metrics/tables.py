@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
+from warmwatch_monitor.figures.machine import ExportHealth, Host, SourceHealth
 from warmwatch_monitor.metrics import rank
 from warmwatch_monitor.metrics.families import (
     Distribution,
@@ -31,15 +32,9 @@ from warmwatch_monitor.metrics.families import (
     gauge,
     series_of,
 )
-from warmwatch_monitor.model import (
-    ExportHealth,
-    GpuReading,
-    Host,
-    RecordRoom,
-    Snapshot,
-    SourceHealth,
-)
 from warmwatch_monitor.model.budgets import LEFT_OUT
+from warmwatch_monitor.model.machine import GpuReading
+from warmwatch_monitor.model.snapshot import RecordRoom, Snapshot
 
 
 class DaemonSeries:

@@ -47,6 +47,7 @@ from warmwatch_monitor.model.records import Death, Journaled, Outside
 # histogram. A quantile from wider ones is far off: 175 ms for steps of 106 ms. They are bounds of
 # the record's bins.
 _OF_A_DECADE = (100, 147, 215, 316, 464, 681)
+HALF_A_BIN = record.HALF_A_BIN  # of the histogram of step lengths: no median is more precise
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(4, 10) for m in _OF_A_DECADE), 1000.0)
 # the fine bin that ends where each bucket does
 _LAST_BINS = tuple(bisect_left(record.BOUNDS_NS, round(end * 1e9)) for end in BUCKET_SECONDS)

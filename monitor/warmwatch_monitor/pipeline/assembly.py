@@ -18,12 +18,13 @@ from msgspec.structs import replace
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.base.errors import described
 from warmwatch_monitor.base.settings import Settings
-from warmwatch_monitor.model import Refusal, RunView, Snapshot, SourceHealth
+from warmwatch_monitor.figures.machine import Refusal, SourceHealth
 from warmwatch_monitor.model.budgets import LEFT_OUT
+from warmwatch_monitor.model.snapshot import RunView, Snapshot
 from warmwatch_monitor.sources.listed import HOST, NOT_YET, NVML, OBSERVED, RECORDS, Readings
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.model import RankHistory
+    from warmwatch_monitor.model.figures import RankHistory
     from warmwatch_monitor.pipeline.judging import Analysed, Analysis
     from warmwatch_monitor.sources.records.source import RecordsReading
 

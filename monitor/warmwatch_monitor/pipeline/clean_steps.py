@@ -38,8 +38,8 @@ from warmwatch.shared.record.recent import (
     queued_ns,
     waits,
 )
-from warmwatch_monitor.model import LongStep
 from warmwatch_monitor.model.figures import Lengths, median
+from warmwatch_monitor.model.journal import LongStep
 
 SLOWER_TIMES = 1.5
 FEW_SHARE = 0.05  # of the steps: such a level may be noise

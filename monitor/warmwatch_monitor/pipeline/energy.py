@@ -23,7 +23,9 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from warmwatch_monitor.model import GpuReading, RankView, RunView, Spending, is_present
+from warmwatch_monitor.model.machine import GpuReading
+from warmwatch_monitor.model.records import is_present
+from warmwatch_monitor.model.snapshot import RankView, RunView, Spending
 
 
 class _Meter(Struct, frozen=True, kw_only=True):

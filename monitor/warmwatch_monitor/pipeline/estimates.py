@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from warmwatch.shared.record import CompileCounts
 from warmwatch_monitor.figures.compile import Estimate
 from warmwatch_monitor.figures.declared import copied
-from warmwatch_monitor.model import RankHistory, RankView, RunView
-from warmwatch_monitor.model.figures import Done, EarlierWarmup, median
+from warmwatch_monitor.model.figures import Done, EarlierWarmup, RankHistory, median
+from warmwatch_monitor.model.snapshot import RankView, RunView
 from warmwatch_monitor.sources.records.journal_sums import MOST_EVENTS
 
 _DOUBT = 0.05  # of the whole: the least that must have ended to compare this host's speed

@@ -16,36 +16,33 @@ from warmwatch.shared.record import ENDS, PHASES, Slot
 from warmwatch.shared.record.recent import gap_ns, marks_ns
 from warmwatch.shared.states import ENDED
 from warmwatch.shared.verdict import Facts, Judgement
+from warmwatch_monitor.figures.compile import Compile, CompilingWorkers, OpenActivity, Workers
 from warmwatch_monitor.figures.declared import copied
-from warmwatch_monitor.figures.training import EagerSteps
-from warmwatch_monitor.model import (
+from warmwatch_monitor.figures.training import EagerSteps, Pauses
+from warmwatch_monitor.model.figures import (
     Agent,
-    Beginning,
-    Compilation,
-    Compile,
-    CompilingWorkers,
     Figures,
     Lengths,
     Life,
     Log,
-    LongStep,
     Memory,
-    OpenActivity,
-    Pauses,
-    ProcessReading,
     Progress,
-    RecordReading,
     Steps,
     Stretch,
     Underway,
-    VaryingDim,
     Warmups,
     Who,
-    Workers,
     Worth,
-    is_present,
 )
-from warmwatch_monitor.model.records import Journaled, signal_name
+from warmwatch_monitor.model.journal import Beginning, Compilation, LongStep
+from warmwatch_monitor.model.machine import ProcessReading
+from warmwatch_monitor.model.records import (
+    Journaled,
+    RecordReading,
+    VaryingDim,
+    is_present,
+    signal_name,
+)
 from warmwatch_monitor.pipeline import slot_figures
 from warmwatch_monitor.pipeline.clean_steps import LastSecond, QueuedSteps, gaps
 from warmwatch_monitor.pipeline.slot_figures import by_phase, counted_of, epoch, lengths, seconds

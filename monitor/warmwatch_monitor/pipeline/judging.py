@@ -22,22 +22,19 @@ from warmwatch.shared.states import State
 from warmwatch.shared.verdict import LONG_COMPILE_NS
 from warmwatch_monitor.base.errors import described
 from warmwatch_monitor.base.settings import Settings
-from warmwatch_monitor.model import (
-    GpuReading,
-    Host,
-    MemoryGrowth,
-    ProcessReading,
-    RankHistory,
-    RankView,
-    RecordReading,
-    Refusal,
-    RunView,
-    Slower,
-    is_present,
-    owned,
-)
+from warmwatch_monitor.figures.machine import Host, Refusal
+from warmwatch_monitor.figures.rank import MemoryGrowth, Slower
 from warmwatch_monitor.model.causes import surroundings_of
-from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
+from warmwatch_monitor.model.figures import RankHistory
+from warmwatch_monitor.model.machine import (
+    IDLE_RATIO,
+    LOW_POWER_RATIO,
+    WORKING_RATIO,
+    GpuReading,
+    ProcessReading,
+)
+from warmwatch_monitor.model.records import RecordReading, is_present, owned
+from warmwatch_monitor.model.snapshot import RankView, RunView
 from warmwatch_monitor.pipeline import memory, slowdown
 from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, retained
 from warmwatch_monitor.pipeline.estimates import with_estimates

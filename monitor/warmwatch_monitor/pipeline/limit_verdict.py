@@ -24,7 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted
-from warmwatch_monitor.model import LimitedBy
+from warmwatch_monitor.figures.rank import LimitedBy
 from warmwatch_monitor.model.machine import HARMLESS, LOW_POWER_RATIO
 
 # Less than a fifth of the time is not worth a change of the program; profilers warn there too.

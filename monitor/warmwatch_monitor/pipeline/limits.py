@@ -19,14 +19,11 @@ from warmwatch.shared.record import Slot
 from warmwatch.shared.record.recent import UNEQUAL, recent_lengths
 from warmwatch.shared.states import WARM
 from warmwatch.shared.verdict import evaluating_since_ns, saving_since_ns
-from warmwatch_monitor.model import (
-    GpuReading,
-    Host,
-    LimitedBy,
-    RankView,
-    RunView,
-    with_laggard,
-)
+from warmwatch_monitor.figures.machine import Host
+from warmwatch_monitor.figures.rank import LimitedBy
+from warmwatch_monitor.model.causes import with_laggard
+from warmwatch_monitor.model.machine import GpuReading
+from warmwatch_monitor.model.snapshot import RankView, RunView
 from warmwatch_monitor.pipeline.limit_verdict import (
     MARGIN,
     NVLINK_BYTES,

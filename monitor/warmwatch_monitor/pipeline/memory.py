@@ -20,14 +20,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared.record import Slot
-from warmwatch_monitor.model import (
-    Compilation,
-    GpuReading,
-    Host,
-    MemoryGrowth,
-    ProcessReading,
-    WorkersMemory,
-)
+from warmwatch_monitor.figures.machine import Host
+from warmwatch_monitor.figures.rank import MemoryGrowth, WorkersMemory
+from warmwatch_monitor.model.journal import Compilation
+from warmwatch_monitor.model.machine import GpuReading, ProcessReading
 
 _POLL_NS = 9 * 10**8  # processes and GPUs are read once a second
 _MOST_BUCKETS = 32

@@ -32,16 +32,9 @@ from warmwatch.shared.record import (
     StepCounts,
     Warmup,
 )
-from warmwatch_monitor.model import (
-    GpuReading,
-    Outside,
-    ProcessReading,
-    RankHistory,
-    RecordReading,
-    is_present,
-    owned,
-)
-from warmwatch_monitor.model.machine import WORKING_RATIO
+from warmwatch_monitor.model.figures import RankHistory
+from warmwatch_monitor.model.machine import WORKING_RATIO, GpuReading, ProcessReading
+from warmwatch_monitor.model.records import Outside, RecordReading, is_present, owned
 from warmwatch_monitor.pipeline.runs import compiling_children
 
 _PHASE, _KIND = PHASES.index("outside"), KINDS.index("outside")

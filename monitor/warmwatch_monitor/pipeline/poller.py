@@ -19,8 +19,9 @@ from msgspec.structs import replace
 
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.base.settings import Settings
-from warmwatch_monitor.model import Snapshot, SourceHealth
+from warmwatch_monitor.figures.machine import SourceHealth
 from warmwatch_monitor.model.budgets import LONGEST_PAUSE, POLL_LONGEST, REQUESTED_RUNS
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.pipeline.assembly import Assembled, Assembly, Follower, Publisher
 from warmwatch_monitor.sources.listed import HOST, RECORDS, SOURCES, Feed, Readings, Source
 

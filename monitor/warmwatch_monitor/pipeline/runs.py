@@ -14,17 +14,10 @@ from warmwatch.shared import verdict
 from warmwatch.shared.record import Identity, Slot
 from warmwatch.shared.states import least_advanced
 from warmwatch.shared.verdict import Facts
-from warmwatch_monitor.model import (
-    GpuReading,
-    MemoryGrowth,
-    ProcessReading,
-    RankView,
-    RecordReading,
-    RunView,
-    Slower,
-    began_launch,
-    last_sign_ns,
-)
+from warmwatch_monitor.figures.rank import MemoryGrowth, Slower
+from warmwatch_monitor.model.machine import GpuReading, ProcessReading
+from warmwatch_monitor.model.records import RecordReading, began_launch, last_sign_ns
+from warmwatch_monitor.model.snapshot import RankView, RunView
 from warmwatch_monitor.pipeline.estimates import LongestActivities
 from warmwatch_monitor.pipeline.figures import cached_figures, figures
 from warmwatch_monitor.pipeline.memory import workers_memory

@@ -27,23 +27,12 @@ from warmwatch.shared.record import (
 )
 from warmwatch.shared.record.recent import FEWEST, departure, launch_ns
 from warmwatch.shared.values import PLAIN, hashed
-from warmwatch_monitor.figures.compile import CacheUse, Compile, with_totals
+from warmwatch_monitor.figures.compile import CacheUse, Compile, Counted, with_totals
 from warmwatch_monitor.figures.declared import Figure, figures
-from warmwatch_monitor.figures.training import EagerSteps
-from warmwatch_monitor.model import (
-    Counted,
-    Lengths,
-    Memory,
-    Owner,
-    Pauses,
-    Steps,
-    Warmups,
-    WarmupSpan,
-    Who,
-    Worth,
-)
+from warmwatch_monitor.figures.training import EagerSteps, Pauses, WarmupSpan
 from warmwatch_monitor.model.budgets import GPUS_OF_A_RANK
-from warmwatch_monitor.model.figures import EAGER_CODE
+from warmwatch_monitor.model.figures import EAGER_CODE, Lengths, Memory, Steps, Warmups, Who, Worth
+from warmwatch_monitor.model.records import Owner
 from warmwatch_monitor.pipeline.clean_steps import LastSecond, QueuedSteps
 
 

@@ -41,8 +41,9 @@ from warmwatch.shared import record
 from warmwatch.shared.record import Header, Slot, StepCounts
 from warmwatch.shared.record.recent import gap_ns, is_clean
 from warmwatch.shared.verdict import SILENT_FLOOR_NS, SILENT_STEPS
-from warmwatch_monitor.model import LongStep, Slower, SlowerPeriod
+from warmwatch_monitor.figures.rank import Slower, SlowerPeriod
 from warmwatch_monitor.model.causes import Surroundings, causes_since
+from warmwatch_monitor.model.journal import LongStep
 from warmwatch_monitor.pipeline.clean_steps import (
     FEW_SHARE,
     SLOWER_TIMES,

@@ -22,7 +22,7 @@ from typing import Any
 
 from warmwatch_monitor.base.errors import DaemonError
 from warmwatch_monitor.base.settings import DEFAULT_ADDRESS, Address, Settings
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.status.words.sentence import summary
 
 BACKLOG = 1024

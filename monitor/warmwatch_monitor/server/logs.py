@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from warmwatch.shared.states import State
 from warmwatch.shared.values import printable
 from warmwatch_monitor.base.settings import LOG_FORMATS
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.server.api.changes import Change, has_runs
 from warmwatch_monitor.status.schema.events import (
     AttachedEvent,

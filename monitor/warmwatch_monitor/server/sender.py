@@ -14,7 +14,8 @@ from warmwatch import __version__
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.base.errors import ExportError, MissingExtraError
 from warmwatch_monitor.base.settings import Address
-from warmwatch_monitor.model import ExportHealth, Snapshot
+from warmwatch_monitor.figures.machine import ExportHealth
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.pipeline.poller import Poller
 
 _FIRST_POLL_SECONDS = 0.05

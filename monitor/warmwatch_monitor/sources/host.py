@@ -16,7 +16,9 @@ from functools import cache
 from msgspec import Struct, field
 
 from warmwatch_monitor.base.clock import Clock
-from warmwatch_monitor.model import Compiler, Host, ProcessReading, WorkersMemory
+from warmwatch_monitor.figures.machine import Compiler, Host
+from warmwatch_monitor.figures.rank import WorkersMemory
+from warmwatch_monitor.model.machine import ProcessReading
 from warmwatch_monitor.sources import proc
 from warmwatch_monitor.sources.freezer import thaw
 from warmwatch_monitor.sources.proc import (

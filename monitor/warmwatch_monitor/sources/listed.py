@@ -21,14 +21,15 @@ from warmwatch.shared.states import HELD_UP_FLOOR_NS
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.base.errors import SourceError, described
 from warmwatch_monitor.base.settings import Settings
-from warmwatch_monitor.model import SourceHealth
+from warmwatch_monitor.figures.machine import SourceHealth
 from warmwatch_monitor.model.budgets import LONGEST_PAUSE, POLL_SECONDS, SHARE_OF_A_CORE
 from warmwatch_monitor.sources import nvml
 from warmwatch_monitor.sources.host import HostAndProcesses, HostSource, OomWatch, read_machine
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.model import GpuReading, ObservedTraining, RankHistory
+    from warmwatch_monitor.model.figures import RankHistory
+    from warmwatch_monitor.model.machine import GpuReading, ObservedTraining
     from warmwatch_monitor.sources.nvml.source import NvmlSource
 
 

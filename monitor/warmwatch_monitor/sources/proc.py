@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from warmwatch_monitor.model import WorkersMemory
+from warmwatch_monitor.figures.rank import WorkersMemory
 
 PROC = "/proc"
 _TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from warmwatch.shared.compilers import known_name
-from warmwatch_monitor.model import Compiler, Compiling
-from warmwatch_monitor.model.machine import WORKER
+from warmwatch_monitor.figures.machine import Compiler
+from warmwatch_monitor.model.machine import WORKER, Compiling
 from warmwatch_monitor.sources import proc
 
 POOL = "torch/_inductor/compile_worker"

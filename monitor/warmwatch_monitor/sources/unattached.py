@@ -17,7 +17,8 @@ from contextlib import suppress
 from warmwatch.shared.record import SLOT
 from warmwatch.shared.values import printable
 from warmwatch_monitor.base.clock import Clock
-from warmwatch_monitor.model import GpuReading, ObservedTraining, ProcessReading, Signs, machine
+from warmwatch_monitor.model import machine
+from warmwatch_monitor.model.machine import GpuReading, ObservedTraining, ProcessReading, Signs
 from warmwatch_monitor.sources import proc
 from warmwatch_monitor.sources.host import HostSource
 from warmwatch_monitor.sources.processes import POOL

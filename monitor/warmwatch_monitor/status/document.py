@@ -10,9 +10,9 @@ from warmwatch.shared.states import State, least_advanced
 from warmwatch_monitor.base.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.figures.compile import Workers
 from warmwatch_monitor.figures.declared import copied
-from warmwatch_monitor.model import (
-    GpuReading,
-    ObservedTraining,
+from warmwatch_monitor.model.budgets import LEFT_OUT
+from warmwatch_monitor.model.machine import GpuReading, ObservedTraining
+from warmwatch_monitor.model.snapshot import (
     RunView,
     Snapshot,
     all_warm,
@@ -20,7 +20,6 @@ from warmwatch_monitor.model import (
     incomplete,
     why_left_out,
 )
-from warmwatch_monitor.model.budgets import LEFT_OUT
 from warmwatch_monitor.status.goals import SETTLED
 from warmwatch_monitor.status.schema import status as schema
 from warmwatch_monitor.status.words.sentence import answer, unattached_evidence

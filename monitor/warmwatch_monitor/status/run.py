@@ -14,28 +14,20 @@ from warmwatch.shared.phrases import broken_place
 from warmwatch_monitor.figures.compile import CompileTarget, is_without_grad
 from warmwatch_monitor.figures.declared import copied, total
 from warmwatch_monitor.figures.machine import Process
-from warmwatch_monitor.figures.training import COUNTED, Warmup
-from warmwatch_monitor.model import (
-    Compilation,
+from warmwatch_monitor.figures.training import COUNTED, Warmup, WarmupSpan
+from warmwatch_monitor.model.causes import spread
+from warmwatch_monitor.model.figures import (
     Figures,
-    FunctionCost,
     Log,
-    LongStep,
     Memory,
-    RankView,
-    RunView,
     Steps,
-    VaryingDim,
     Warmups,
-    WarmupSpan,
     Worth,
-    all_warm,
-    any_compiling,
     beyond_steady_seconds,
-    families,
-    spread,
 )
-from warmwatch_monitor.model.journal import GraphBreak, TracedPlace
+from warmwatch_monitor.model.journal import Compilation, GraphBreak, LongStep, TracedPlace
+from warmwatch_monitor.model.records import FunctionCost, VaryingDim, families
+from warmwatch_monitor.model.snapshot import RankView, RunView, all_warm, any_compiling
 from warmwatch_monitor.output.amounts import failed_at, label, plain_reason
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.schema import status as status_schema

@@ -23,7 +23,8 @@ from warmwatch_monitor.commands.top.detail import PANES, Shown, detail
 from warmwatch_monitor.commands.top.history import History
 from warmwatch_monitor.commands.top.listing import listing
 from warmwatch_monitor.commands.wait import Wait
-from warmwatch_monitor.model import Cost, FunctionCost
+from warmwatch_monitor.model.journal import Cost
+from warmwatch_monitor.model.records import FunctionCost
 
 FUNCTION = FunctionCost(
     name="forward",

@@ -13,7 +13,7 @@ import pytest
 from support import builders as b
 from support.values import replace
 from warmwatch_monitor.commands.cache_misses import Lookup, lookups_in, misses, sentence
-from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.model.records import RecordReading
 
 GOOD: dict[str, Any] = {"t": 5, "event": "cache", "cache": "inductor_fx", "verdict": "miss"}
 

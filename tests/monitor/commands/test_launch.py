@@ -9,7 +9,7 @@ import pytest
 from support.records import ended, warm, write_record
 from warmwatch.shared.states import State
 from warmwatch_monitor.commands.launched import Launched, nothing_seen
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model.snapshot import Snapshot
 
 
 def test_ranks_of_an_earlier_start_of_the_same_name_are_ignored(

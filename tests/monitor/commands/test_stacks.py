@@ -18,7 +18,7 @@ from warmwatch_monitor.base.errors import NO_RECENT_RUN, SourceError
 from warmwatch_monitor.commands import py_spy
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.stacks import by_kernel, kernel_threads
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.pipeline.poller import Poller
 
 FRAMES = (Frame("flock", "filelock.py", 31), Frame("<module>", "train.py", 7))

@@ -41,7 +41,7 @@ from warmwatch_monitor.commands import wait as wait_command
 from warmwatch_monitor.commands import wait as waiter
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.wait import Outcome, Wait
-from warmwatch_monitor.model import RankView
+from warmwatch_monitor.model.snapshot import RankView
 
 
 def wait(*arguments: str) -> Result:

@@ -22,8 +22,8 @@ from warmwatch_monitor.base.errors import SourceError
 from warmwatch_monitor.history import keeper as keepers
 from warmwatch_monitor.history.keeper import Keeper
 from warmwatch_monitor.history.traces import TRACED_OF_GPU, TRACED_OF_RANK, Trace, rank_rows
-from warmwatch_monitor.model import RunView, Snapshot
 from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.model.snapshot import RunView, Snapshot
 
 NO_PAST: Mapping[str, Any] = {"at": [], "ranks": [], "gpus": []}
 

@@ -31,7 +31,7 @@ from warmwatch_monitor.history.earlier_runs import earlier
 from warmwatch_monitor.history.keeper import write_ended
 from warmwatch_monitor.history.listing import RunQuery
 from warmwatch_monitor.history.store import Store
-from warmwatch_monitor.model import Death
+from warmwatch_monitor.model.records import Death
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
 
 

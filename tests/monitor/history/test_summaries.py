@@ -13,9 +13,10 @@ from support.builders import EPOCH, NOW
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.history.summaries import id_of, summarize_run
-from warmwatch_monitor.model import Owner, RankView, RunView, Snapshot
 from warmwatch_monitor.model.journal import NOTHING, Wrapping
+from warmwatch_monitor.model.records import Owner
 from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.model.snapshot import RankView, RunView, Snapshot
 from warmwatch_monitor.pipeline.figures import forget_gone
 from warmwatch_monitor.sources.records import parsed_journal
 from warmwatch_monitor.sources.records.parsed_journal import Journals, parse_journal

@@ -9,7 +9,8 @@ import pytest
 from support import builders as b
 from support.values import replace
 from warmwatch_monitor.last_hour.ring import SECONDS, LastHour, columns
-from warmwatch_monitor.model import Compilation, RankView, Snapshot
+from warmwatch_monitor.model.journal import Compilation
+from warmwatch_monitor.model.snapshot import RankView, Snapshot
 
 STATES = b.in_every_state()
 

@@ -9,7 +9,8 @@ from support import builders as b
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import RankView, RunView, Sample, Snapshot
+from warmwatch_monitor.model.machine import Sample
+from warmwatch_monitor.model.snapshot import RankView, RunView, Snapshot
 from warmwatch_monitor.pipeline.runs import Circumstances, group
 from warmwatch_monitor.sources.fleet import assemble
 

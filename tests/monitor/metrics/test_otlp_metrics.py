@@ -16,9 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from support import builders as b
 from support import otlp
 from support.values import replace
+from warmwatch_monitor.figures.machine import ExportHealth, Host
 from warmwatch_monitor.metrics import RANK_SERIES, render
 from warmwatch_monitor.metrics.otlp import ATTACHED, NOT_SINCE_ATTACHING, Converter
-from warmwatch_monitor.model import ExportHealth, Host, ProcessReading, Snapshot, Spending
+from warmwatch_monitor.model.machine import ProcessReading
+from warmwatch_monitor.model.snapshot import Snapshot, Spending
 
 PROCESS = ProcessReading(
     pid=4711, cpu_seconds=180.25, resident_bytes=3 * 10**9, workers_busy=1, workers_idle=3

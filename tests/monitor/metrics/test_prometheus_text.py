@@ -17,18 +17,10 @@ from support import golden
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import BOUNDS_NS
+from warmwatch_monitor.figures.machine import Host, Refusal, SourceHealth
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import (
-    Host,
-    ObservedTraining,
-    ProcessReading,
-    RankView,
-    RecordRoom,
-    Refusal,
-    Snapshot,
-    SourceHealth,
-    Spending,
-)
+from warmwatch_monitor.model.machine import ObservedTraining, ProcessReading
+from warmwatch_monitor.model.snapshot import RankView, RecordRoom, Snapshot, Spending
 
 STATES = b.in_every_state()
 PROCESS = ProcessReading(

@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmwatch_monitor.model import ObservedTraining, Signs
-from warmwatch_monitor.model.machine import AGREEING, POLLS, likely_compiling
+from warmwatch_monitor.model.machine import (
+    AGREEING,
+    POLLS,
+    ObservedTraining,
+    Signs,
+    likely_compiling,
+)
 from warmwatch_monitor.status.words.sentence import unattached_evidence
 
 IDLE_GPU = {"gpu_ratio": 0.006, "watts": 118.0, "idle_watts": 80.0}

@@ -10,7 +10,9 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared.states import ENDED
 from warmwatch_monitor.figures.declared import Kind
-from warmwatch_monitor.model import Compilation, Fallback, RankView, Recompile, VaryingDim
+from warmwatch_monitor.model.journal import Compilation, Fallback, Recompile
+from warmwatch_monitor.model.records import VaryingDim
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.output.summary import (
     LONGEST,
     Clause,

@@ -13,7 +13,9 @@ from support import sources
 from support.builders import NOW, SECOND
 from support.values import replace
 from warmwatch.shared.record import CompileCounts, StepCounts
-from warmwatch_monitor.model import RecordReading, Refusal, Snapshot
+from warmwatch_monitor.figures.machine import Refusal
+from warmwatch_monitor.model.records import RecordReading
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.sources.listed import NVML, RECORDS, Readings
 from warmwatch_monitor.sources.records.source import RecordsReading

@@ -14,6 +14,7 @@ from support.sources import records as reading
 from support.stored_runs import BEGAN, history_settings, rank, run_summary, store
 from support.values import replace
 from warmwatch.shared.record import Slot
+from warmwatch_monitor.figures.compile import Estimate
 from warmwatch_monitor.history import earlier_runs
 from warmwatch_monitor.history.comparability import (
     compiles_the_same,
@@ -23,16 +24,11 @@ from warmwatch_monitor.history.comparability import (
 from warmwatch_monitor.history.earlier_runs import EarlierRuns
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import (
-    Done,
-    EarlierWarmup,
-    Estimate,
-    RankHistory,
-    RecordReading,
-    Snapshot,
-)
+from warmwatch_monitor.model.figures import Done, EarlierWarmup, RankHistory
 from warmwatch_monitor.model.journal import NOTHING, Wrapping
+from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.model.run_summary import Compiled, Provenance, RunSummary
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.pipeline.estimates import Now, estimate, with_estimates
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.sources.listed import RECORDS

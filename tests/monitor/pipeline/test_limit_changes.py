@@ -11,7 +11,9 @@ from support import builders as b
 from support import sources
 from support.builders import NOW, SECOND, view_of
 from support.values import replace
-from warmwatch_monitor.model import ProcessReading, RecordReading, Refusal
+from warmwatch_monitor.figures.machine import Refusal
+from warmwatch_monitor.model.machine import ProcessReading
+from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.limits import Windows, with_limits
 from warmwatch_monitor.sources.listed import NVML, RECORDS, Readings

@@ -16,14 +16,11 @@ from support.builders import NOW, SECOND, view_of
 from support.values import replace
 from warmwatch.shared.states import LIMITS
 from warmwatch_monitor.commands.report.goodput import CLEAN, DATA, goodput
-from warmwatch_monitor.model import (
-    LimitedBy,
-    LongStep,
-    ProcessReading,
-    RankView,
-    RecordReading,
-    limit_of,
-)
+from warmwatch_monitor.figures.rank import LimitedBy
+from warmwatch_monitor.model.journal import LongStep
+from warmwatch_monitor.model.machine import ProcessReading
+from warmwatch_monitor.model.records import RecordReading
+from warmwatch_monitor.model.snapshot import RankView, limit_of
 from warmwatch_monitor.pipeline.limit_verdict import MARGIN, OVERHEAD, Load, limited_by
 from warmwatch_monitor.pipeline.limits import Window, follow, load_of, with_limits
 from warmwatch_monitor.status.run import rank

@@ -11,14 +11,10 @@ import pytest
 
 from support import builders as b
 from support.values import replace
-from warmwatch_monitor.model import (
-    Compilation,
-    GpuReading,
-    Host,
-    MemoryGrowth,
-    ProcessReading,
-    WorkersMemory,
-)
+from warmwatch_monitor.figures.machine import Host
+from warmwatch_monitor.figures.rank import MemoryGrowth, WorkersMemory
+from warmwatch_monitor.model.journal import Compilation
+from warmwatch_monitor.model.machine import GpuReading, ProcessReading
 from warmwatch_monitor.pipeline.memory import (
     MemoryHistory,
     follow,

@@ -7,7 +7,8 @@ from support import sources
 from support.values import replace
 from warmwatch.shared.record import CompileCounts, StepCounts
 from warmwatch.shared.states import State
-from warmwatch_monitor.model import RecordReading, Refusal
+from warmwatch_monitor.figures.machine import Refusal
+from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.runs import Circumstances, group
 from warmwatch_monitor.sources.listed import RECORDS, Readings

@@ -11,8 +11,8 @@ from support.builders import NOW, SECOND
 from support.values import replace
 from warmwatch.shared import verdict
 from warmwatch.shared.record import KINDS, PHASES, Slot, StepCounts
-from warmwatch_monitor.model import GpuReading, ProcessReading, RecordReading, WorkerCompilations
-from warmwatch_monitor.model.machine import Compiling
+from warmwatch_monitor.model.machine import Compiling, GpuReading, ProcessReading
+from warmwatch_monitor.model.records import RecordReading, WorkerCompilations
 from warmwatch_monitor.pipeline import outside
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.outside import OutsideActivity

@@ -15,14 +15,10 @@ from support.builders import EPOCH, NOW
 from support.records import wait_until, write_record
 from support.values import replace
 from warmwatch_monitor.base.clock import Clock
-from warmwatch_monitor.model import (
-    GpuReading,
-    ProcessReading,
-    RecordReading,
-    Refusal,
-    Snapshot,
-    SourceHealth,
-)
+from warmwatch_monitor.figures.machine import Refusal, SourceHealth
+from warmwatch_monitor.model.machine import GpuReading, ProcessReading
+from warmwatch_monitor.model.records import RecordReading
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.pipeline import poller as module
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.sources.host import HostAndProcesses

@@ -21,8 +21,10 @@ from support.records import held, wait_until, warm, write_record
 from support.values import replace
 from warmwatch.shared.record import CompileCounts
 from warmwatch_monitor.base.clock import Clock
+from warmwatch_monitor.figures.machine import Refusal, SourceHealth
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import RecordReading, Refusal, Snapshot, SourceHealth
+from warmwatch_monitor.model.records import RecordReading
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.pipeline import assembly, judging, slowdown
 from warmwatch_monitor.pipeline.assembly import REFUSALS, REFUSALS_OF_A_KIND, bounded
 from warmwatch_monitor.pipeline.poller import Poller

@@ -17,7 +17,8 @@ import pytest
 from support import builders as b
 from support.values import replace
 from warmwatch.shared import record
-from warmwatch_monitor.model import LongStep, RankView
+from warmwatch_monitor.model.journal import LongStep
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.pipeline.figures import forget_gone
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 

@@ -15,14 +15,11 @@ from support.values import replace
 from warmwatch.shared.record import ENDS, CompileCounts, Slot, StepCounts
 from warmwatch.shared.states import State
 from warmwatch.shared.values import MOST_RANKS
-from warmwatch_monitor.model import (
-    GpuReading,
-    LimitedBy,
-    ProcessReading,
-    RankView,
-    RecordReading,
-    with_laggard,
-)
+from warmwatch_monitor.figures.rank import LimitedBy
+from warmwatch_monitor.model.causes import with_laggard
+from warmwatch_monitor.model.machine import GpuReading, ProcessReading
+from warmwatch_monitor.model.records import RecordReading
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.output.summary import details_of
 from warmwatch_monitor.pipeline.runs import Circumstances, compiled_ns, group
 from warmwatch_monitor.status.run import MOST_MISSING_LISTED

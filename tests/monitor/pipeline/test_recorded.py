@@ -13,7 +13,9 @@ from support.builders import NOW, SECOND, view_of
 from support.values import field_names, replace
 from warmwatch.shared import record
 from warmwatch.shared.record import Slot
-from warmwatch_monitor.model import Beginning, Figures, GraphBreak, RecordReading
+from warmwatch_monitor.model.figures import Figures
+from warmwatch_monitor.model.journal import Beginning, GraphBreak
+from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.pipeline.figures import forget_gone
 from warmwatch_monitor.pipeline.slot_figures import lengths
 

@@ -12,7 +12,8 @@ from support.builders import NOW, view_of
 from support.values import replace
 from warmwatch.shared.record import CompileCounts, StepCounts, Warmup
 from warmwatch.shared.states import State
-from warmwatch_monitor.model import Death, ProcessReading, RecordReading, owned
+from warmwatch_monitor.model.machine import ProcessReading
+from warmwatch_monitor.model.records import Death, RecordReading, owned
 from warmwatch_monitor.pipeline.figures import cached_figures
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.runs import Circumstances, Peers, facts, group

@@ -14,8 +14,11 @@ import pytest
 from support import builders as b
 from support.documents import status
 from support.values import replace
+from warmwatch_monitor.figures.machine import Host
+from warmwatch_monitor.figures.rank import Slower, SlowerPeriod
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import Host, LongStep, RankView, Slower, SlowerPeriod
+from warmwatch_monitor.model.journal import LongStep
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.slowdown import (
     Speed,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support import builders as b
 from support.values import replace
 from warmwatch.shared.record import CompileCounts, StepCounts
-from warmwatch_monitor.model import RankView
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, compile_ns_at, retained, updated
 
 SECOND = b.SECOND

@@ -7,7 +7,8 @@ import pytest
 from support import builders as b
 from support.builders import NOW, SECOND
 from warmwatch.shared.record import CompileCounts, StepCounts
-from warmwatch_monitor.model import GpuReading, RankView, Spending
+from warmwatch_monitor.model.machine import GpuReading
+from warmwatch_monitor.model.snapshot import RankView, Spending
 from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, compile_ns_at, retained, updated
 
 

@@ -10,7 +10,7 @@ import pytest
 from support import builders as b
 from support.records import warm, write_record
 from warmwatch.shared import record
-from warmwatch_monitor.model import ProcessReading
+from warmwatch_monitor.model.machine import ProcessReading
 from warmwatch_monitor.pipeline import memory
 from warmwatch_monitor.sources.records import folder as records_folder
 from warmwatch_monitor.sources.records.folder import Folder, SlotFile, SlotReading

@@ -13,7 +13,8 @@ from support.values import replace
 from warmwatch.shared.record import Slot, StepCounts
 from warmwatch.shared.states import State
 from warmwatch.shared.verdict import judge
-from warmwatch_monitor.model import GpuReading, ProcessReading, RecordReading
+from warmwatch_monitor.model.machine import GpuReading, ProcessReading
+from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.pipeline import judging
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.judging import Work, follow_work

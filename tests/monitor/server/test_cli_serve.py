@@ -21,7 +21,8 @@ from support.daemon import completed, daemon, daemon_process, status_of
 from support.records import compiling, environment, held, update, wait_until, warm, write_record
 from support.values import replace
 from warmwatch import __version__
-from warmwatch_monitor.model import Refusal, Snapshot, SourceHealth
+from warmwatch_monitor.figures.machine import Refusal, SourceHealth
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.server.api.changes import Recent
 from warmwatch_monitor.server.logs import DaemonLog
 

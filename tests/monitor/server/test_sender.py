@@ -5,7 +5,7 @@ from __future__ import annotations
 from support import builders as b
 from support.records import wait_until
 from support.values import replace
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.server.sender import Sender
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.base.errors import SourceError
-from warmwatch_monitor.model import SourceHealth
+from warmwatch_monitor.figures.machine import SourceHealth
 from warmwatch_monitor.sources.listed import Feed
 
 SECOND = 10**9

@@ -15,7 +15,8 @@ from support.records import live_slot, write_record
 from warmwatch_monitor.base.errors import UsageError
 from warmwatch_monitor.commands.status import status as status_command
 from warmwatch_monitor.commands.terminal.table import functions as table
-from warmwatch_monitor.model import Compilation, Cost, FunctionCost
+from warmwatch_monitor.model.journal import Compilation, Cost
+from warmwatch_monitor.model.records import FunctionCost
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_record import Journal
 from warmwatch_monitor.sources.records.journal_sums import MOST, Functions

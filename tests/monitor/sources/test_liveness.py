@@ -23,7 +23,7 @@ from support.records import environment, held, update, wait_until, write_record
 from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, StepCounts
 from warmwatch_monitor.base.clock import Clock
-from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.sources.records import liveness
 from warmwatch_monitor.sources.records.liveness import Holder, Presence, holder, presence, writer
 from warmwatch_monitor.sources.records.source import RecordsSource

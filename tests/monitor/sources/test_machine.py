@@ -13,8 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from support import builders as b
 from support import sources
 from support.documents import status
+from warmwatch_monitor.figures.machine import Host
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import Host, Snapshot
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.sources import host, listed
 from warmwatch_monitor.sources.host import HostSource, read_machine
 

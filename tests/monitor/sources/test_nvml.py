@@ -11,7 +11,7 @@ from support.nvml import H100, Standin, board
 from support.nvml.clock import SECOND, Time
 from support.sources import records
 from warmwatch.shared.record import CompileCounts
-from warmwatch_monitor.model import GpuReading
+from warmwatch_monitor.model.machine import GpuReading
 from warmwatch_monitor.sources.listed import RECORDS, Readings, is_steady
 from warmwatch_monitor.sources.nvml.source import NvmlSource
 

@@ -22,7 +22,8 @@ from warmwatch.shared.record import Slot
 from warmwatch_monitor.base.errors import UnknownRunError
 from warmwatch_monitor.client import choice
 from warmwatch_monitor.commands.cli import cli
-from warmwatch_monitor.model import Owner, RecordReading, Refusal
+from warmwatch_monitor.figures.machine import Refusal
+from warmwatch_monitor.model.records import Owner, RecordReading
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.sources.listed import RECORDS, Readings
 from warmwatch_monitor.sources.records.liveness import Owners

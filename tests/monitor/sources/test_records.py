@@ -32,7 +32,7 @@ from warmwatch.shared import record
 from warmwatch.shared.record import StepCounts
 from warmwatch.shared.record.sealed_blocks import Block, store
 from warmwatch_monitor.base.clock import Clock
-from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.sources.records.followed_record import CHUNK
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 

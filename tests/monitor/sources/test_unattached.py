@@ -18,7 +18,7 @@ from support.documents import status
 from support.records import wait_until
 from warmwatch.shared.record import SLOT
 from warmwatch_monitor.base.errors import NO_RECENT_RUN
-from warmwatch_monitor.model import ObservedTraining, Signs
+from warmwatch_monitor.model.machine import ObservedTraining, Signs
 from warmwatch_monitor.sources import unattached as source
 from warmwatch_monitor.sources.script import attaches_nothing, run_name
 from warmwatch_monitor.sources.unattached import ObservedSource, is_starting, shown, without_record

@@ -8,7 +8,7 @@ from pathlib import Path
 from support import builders as b
 from support.documents import status
 from support.values import replace
-from warmwatch_monitor.model import RankView
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_record import Journal
 from warmwatch_monitor.sources.records.journal_sums import MOST_DIMS, MOST_VALUES

@@ -8,7 +8,8 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import RankView, Sample, Snapshot
+from warmwatch_monitor.model.machine import Sample
+from warmwatch_monitor.model.snapshot import RankView, Snapshot
 from warmwatch_monitor.sources.fleet import assemble
 from warmwatch_monitor.status.words.sentence import summary
 

@@ -14,7 +14,8 @@ from support.ranks import SECOND, Rank
 from support.values import replace
 from warmwatch.shared.phrases import duration
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import RecordReading, Snapshot
+from warmwatch_monitor.model.records import RecordReading
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.pipeline.runs import Circumstances, group
 from warmwatch_monitor.sources.fleet.assembly import assemble
 from warmwatch_monitor.sources.fleet.samples import Sample

@@ -16,13 +16,9 @@ from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.figures.compile import CompilingWorkers
 from warmwatch_monitor.figures.rank import WorkersMemory
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import (
-    Compilation,
-    Fallback,
-    GraphBreak,
-    RankView,
-    Recordings,
-)
+from warmwatch_monitor.model.journal import Compilation, Fallback, GraphBreak
+from warmwatch_monitor.model.records import Recordings
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.status.words.conditions import workers_compile, workers_memory
 from warmwatch_monitor.status.words.sentence import answer
 

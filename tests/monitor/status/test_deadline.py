@@ -9,7 +9,7 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import RankView
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.output.summary import details_of
 from warmwatch_monitor.pipeline.runs import Circumstances, group
 

@@ -12,7 +12,9 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.figures.rank import Place
-from warmwatch_monitor.model import Death, RankHistory, RankView, RecordReading
+from warmwatch_monitor.model.figures import RankHistory
+from warmwatch_monitor.model.records import Death, RecordReading
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.output.summary import details_of
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.runs import ended_together

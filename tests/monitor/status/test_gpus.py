@@ -8,7 +8,8 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch.shared import record
-from warmwatch_monitor.model import GpuReading, ProcessReading, RankView, Spending
+from warmwatch_monitor.model.machine import GpuReading, ProcessReading
+from warmwatch_monitor.model.snapshot import RankView, Spending
 from warmwatch_monitor.status.words import gpus as silicon
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.run import run_answer

@@ -14,16 +14,9 @@ from support.documents import status
 from support.records import live_slot, write_record
 from warmwatch.shared.values import EXPORT, STRICT_EXPORT
 from warmwatch_monitor.commands.report.remedies import of_break
-from warmwatch_monitor.model import (
-    CacheBypass,
-    Compilation,
-    Fallback,
-    GraphBreak,
-    RankView,
-    Spill,
-    VaryingDim,
-)
-from warmwatch_monitor.model.journal import TracedPlace
+from warmwatch_monitor.model.journal import Compilation, Fallback, GraphBreak, Spill, TracedPlace
+from warmwatch_monitor.model.records import CacheBypass, VaryingDim
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_record import Journal
 from warmwatch_monitor.status.schema.rank import Break, Inefficiency

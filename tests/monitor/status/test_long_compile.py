@@ -19,8 +19,10 @@ from warmwatch.shared.record import Slot
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.status import exit_code
+from warmwatch_monitor.figures.machine import Compiler
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import Compiler, ProcessReading, RankView
+from warmwatch_monitor.model.machine import ProcessReading
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.pipeline.judging import Work, follow_work
 from warmwatch_monitor.sources.host import HostSource
 from warmwatch_monitor.sources.processes import known_name

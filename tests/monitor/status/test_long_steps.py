@@ -10,7 +10,7 @@ import pytest
 from support import builders as b
 from support.documents import status
 from support.values import replace
-from warmwatch_monitor.model import LongStep
+from warmwatch_monitor.model.journal import LongStep
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_record import Journal
 from warmwatch_monitor.status.words.evidence import evidence, long_step_words

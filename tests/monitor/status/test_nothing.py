@@ -7,7 +7,7 @@ import pytest
 from support import builders as b
 from support.values import replace
 from warmwatch_monitor.figures.machine import Compiler
-from warmwatch_monitor.model import ProcessReading
+from warmwatch_monitor.model.machine import ProcessReading
 
 UNREAD = ProcessReading(pid=7, cpu_seconds=9.0, resident_bytes=1, cpu_ratio=0.0)
 READ = replace(UNREAD, tree_read=True)

@@ -10,7 +10,8 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared.states import State
 from warmwatch_monitor.commands.status import exit_code
-from warmwatch_monitor.model import ProcessReading, RankView
+from warmwatch_monitor.model.machine import ProcessReading
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.status.words.sentence import summary
 
 QUIET = b.STALLED  # no step for 75 s, with a limit of 60 s

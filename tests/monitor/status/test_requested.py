@@ -10,7 +10,8 @@ from support.values import replace
 from warmwatch.shared.record import DISABLED, CompileCounts
 from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import Compilation, CudagraphSkip, RankView
+from warmwatch_monitor.model.journal import Compilation, CudagraphSkip
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.status.words.requested import plain_skip, turned_off
 from warmwatch_monitor.status.words.sentence import answer as headline_of

@@ -16,35 +16,21 @@ from support import golden
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.client.daemon import decoded
-from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import (
-    Compiler,
-    Cost,
-    Estimate,
-    ExportHealth,
-    FunctionCost,
-    GraphBreak,
-    Host,
+from warmwatch_monitor.figures.compile import Estimate
+from warmwatch_monitor.figures.machine import Compiler, ExportHealth, Host, Refusal
+from warmwatch_monitor.figures.rank import (
     LimitedBy,
-    LongStep,
     MemoryGrowth,
-    ObservedTraining,
     Place,
-    ProcessReading,
-    RankView,
-    Refusal,
-    Sample,
-    Signs,
     Slower,
     SlowerPeriod,
-    Snapshot,
-    Spending,
-    Spill,
-    VaryingDim,
-    WorkerCompilations,
     WorkersMemory,
 )
-from warmwatch_monitor.model.journal import TracedPlace
+from warmwatch_monitor.metrics import render
+from warmwatch_monitor.model.journal import Cost, GraphBreak, LongStep, Spill, TracedPlace
+from warmwatch_monitor.model.machine import ObservedTraining, ProcessReading, Sample, Signs
+from warmwatch_monitor.model.records import FunctionCost, VaryingDim, WorkerCompilations
+from warmwatch_monitor.model.snapshot import RankView, Snapshot, Spending
 from warmwatch_monitor.server.api.cached import json_body
 from warmwatch_monitor.sources.fleet import assemble
 from warmwatch_monitor.status.document import status

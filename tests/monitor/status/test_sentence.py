@@ -15,13 +15,10 @@ from warmwatch.shared.phrases import duration
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.record import RING, Slot
 from warmwatch.shared.states import ENDED
-from warmwatch_monitor.model import (
-    Beginning,
-    Compilation,
-    LimitedBy,
-    ProcessReading,
-    RankView,
-)
+from warmwatch_monitor.figures.rank import LimitedBy
+from warmwatch_monitor.model.journal import Beginning, Compilation
+from warmwatch_monitor.model.machine import ProcessReading
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.status.document import reached, status
 from warmwatch_monitor.status.goals import is_reached
 from warmwatch_monitor.status.words.evidence import evidence

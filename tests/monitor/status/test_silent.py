@@ -10,7 +10,7 @@ from support import builders as b
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch.shared.values import PRECOMPILED
-from warmwatch_monitor.model import ProcessReading
+from warmwatch_monitor.model.machine import ProcessReading
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import summary
 

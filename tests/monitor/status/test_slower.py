@@ -21,8 +21,10 @@ from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.commands.report.wording import page
 from warmwatch_monitor.commands.status import exit_code
 from warmwatch_monitor.history.store import Store
-from warmwatch_monitor.model import RankHistory, RecordReading, RunView, Snapshot
+from warmwatch_monitor.model.figures import RankHistory
+from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary
+from warmwatch_monitor.model.snapshot import RunView, Snapshot
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.status.words.sentence import answer, summary
 

@@ -12,7 +12,8 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.record import REASONS, Slot
-from warmwatch_monitor.model import Compilation, RankView
+from warmwatch_monitor.model.journal import Compilation
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.status.document import chosen, reached
 from warmwatch_monitor.status.goals import GOALS, is_reached
 

@@ -9,7 +9,7 @@ from support.documents import status
 from support.values import replace
 from warmwatch_monitor.figures.compile import Estimate
 from warmwatch_monitor.figures.rank import Slower
-from warmwatch_monitor.model import RankView
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.status.words.conditions import never_compiled, nothing_captured
 
 STATES = b.in_every_state()

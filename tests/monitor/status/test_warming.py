@@ -5,7 +5,7 @@ from __future__ import annotations
 from support import builders as b
 from support.values import replace
 from warmwatch.shared.record import Slot
-from warmwatch_monitor.model import RankView
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.status.words.sentence import summary
 
 BUSY = b.gpu(utilization_ratio=1.0, power_watts=692.0)

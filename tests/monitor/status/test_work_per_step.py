@@ -12,8 +12,9 @@ from msgspec.structs import astuple
 from support import builders as b
 from support.values import replace
 from warmwatch.shared.values import DTYPES
-from warmwatch_monitor.model import RankView, Worth
+from warmwatch_monitor.model.figures import Worth
 from warmwatch_monitor.model.machine import PEAKS, Peaks, peak_flops
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.pipeline.slot_figures import worth_of
 from warmwatch_monitor.status.run import rank
 from warmwatch_monitor.status.words.progress import throughput

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from warmwatch.shared.phrases import without_line
 from warmwatch_monitor.base.errors import UsageError
-from warmwatch_monitor.model import FunctionCost, RankView, RunView
 from warmwatch_monitor.model.journal import NOTHING, ParsedJournal
+from warmwatch_monitor.model.records import FunctionCost
+from warmwatch_monitor.model.snapshot import RankView, RunView
 from warmwatch_monitor.output.amounts import consecutive, spans
 
 # Counts of a rank, in the order of the baseline file and of messages.

@@ -52,7 +52,8 @@ from warmwatch_monitor.status.words.run import run_answer
 
 if TYPE_CHECKING:
     from warmwatch_monitor.commands.check.baseline import Baseline, MeasuredRun
-    from warmwatch_monitor.model import RecordReading, RunView, Snapshot
+    from warmwatch_monitor.model.records import RecordReading
+    from warmwatch_monitor.model.snapshot import RunView, Snapshot
 
 
 FAILED, NOT_SEEN = 4, 5

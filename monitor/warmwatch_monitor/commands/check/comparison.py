@@ -18,7 +18,7 @@ from warmwatch_monitor.commands.check.baseline import (
     named,
     ranks_of,
 )
-from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, GraphBreak
+from warmwatch_monitor.model.journal import Compilation, CudagraphSkip, Fallback, GraphBreak
 
 SECONDS = "warmup_seconds"
 Cause = Compilation | GraphBreak | Fallback | CudagraphSkip

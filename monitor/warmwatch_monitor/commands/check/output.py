@@ -24,7 +24,8 @@ from warmwatch_monitor.commands.check.comparison import (
     Moved,
     Remark,
 )
-from warmwatch_monitor.model import Compilation, CudagraphSkip, GraphBreak, RunView
+from warmwatch_monitor.model.journal import Compilation, CudagraphSkip, GraphBreak
+from warmwatch_monitor.model.snapshot import RunView
 from warmwatch_monitor.output.amounts import own_words, reason
 from warmwatch_monitor.output.document import Document, Item, Section, table
 from warmwatch_monitor.output.document import markdown as markdown_of

@@ -28,8 +28,8 @@ from warmwatch_monitor.history.comparability import program_name
 from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import provenance, summarize_run
-from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, plain, say
 from warmwatch_monitor.output.json_text import as_json

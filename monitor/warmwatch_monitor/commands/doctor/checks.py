@@ -24,7 +24,9 @@ from warmwatch_monitor.base.errors import DaemonError, NoDaemonError
 from warmwatch_monitor.base.settings import EVER_SECONDS, Settings
 from warmwatch_monitor.base.timeouts import DISK_SECONDS, hangs, within
 from warmwatch_monitor.client.daemon import Answer, daemon_of, query_daemon
-from warmwatch_monitor.model import RecordReading, RecordRoom, Refusal
+from warmwatch_monitor.figures.machine import Refusal
+from warmwatch_monitor.model.records import RecordReading
+from warmwatch_monitor.model.snapshot import RecordRoom
 from warmwatch_monitor.output.amounts import few, size
 from warmwatch_monitor.sources.host import pci_gpus
 from warmwatch_monitor.sources.listed import NOT_YET, RECORDS, Feed

@@ -18,11 +18,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from warmwatch.shared.phrases import counted, short_place, took
+from warmwatch.shared.values import PHASES
 from warmwatch_monitor.commands.report import goodput
 from warmwatch_monitor.commands.report.parts import Function, Priced, Remedy, Report
 from warmwatch_monitor.commands.report.wording import answer, remedy_head
 from warmwatch_monitor.commands.report.wording_compilations import compilations, failure
-from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.output.amounts import energy, percent, slower_period
 from warmwatch_monitor.output.summary import PHASE_STYLES, STYLES
 

@@ -20,10 +20,10 @@ from warmwatch_monitor.commands.report.parts import (
     Priced,
     Recompiled,
 )
-from warmwatch_monitor.figures.compile import is_without_grad, recompiles_now
+from warmwatch_monitor.figures.compile import OF_GRAPHS, is_without_grad, recompiles_now
 from warmwatch_monitor.figures.declared import copied, total
 from warmwatch_monitor.figures.rank import Place
-from warmwatch_monitor.model import OF_GRAPHS, families
+from warmwatch_monitor.model.records import families
 from warmwatch_monitor.model.run_summary import Compiled, Provenance, RankSummary, RunSummary
 from warmwatch_monitor.output.amounts import own_words, plain_reason
 

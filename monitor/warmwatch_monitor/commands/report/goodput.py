@@ -14,7 +14,7 @@ from typing import Any
 from warmwatch.shared.states import ENDED, State
 from warmwatch_monitor.commands.report.compilations import is_after
 from warmwatch_monitor.commands.report.parts import Cost, Goodput, Priced, Share
-from warmwatch_monitor.model import FEWEST_STEPS
+from warmwatch_monitor.model.records import FEWEST_STEPS
 
 CLEAN, DATA, STALLS = "clean steps", "waiting for data", "stalls"
 WARMUP, LATER = "warm-up", "compiling after the warm-up"  # late first compilations, too

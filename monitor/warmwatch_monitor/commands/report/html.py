@@ -22,11 +22,11 @@ from jinja2 import Environment, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
 from warmwatch.shared.phrases import duration, short_place, took
+from warmwatch.shared.values import PHASES
 from warmwatch_monitor.commands.report import goodput as shares
 from warmwatch_monitor.commands.report.compilations import reason_of
 from warmwatch_monitor.commands.report.parts import Priced, Report
 from warmwatch_monitor.figures.rank import SlowerPeriod
-from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Samples
 from warmwatch_monitor.output.amounts import percent, slower_period
 from warmwatch_monitor.output.document import Document

@@ -20,7 +20,7 @@ from warmwatch_monitor.commands.report.wording_compilations import (
     timeline,
 )
 from warmwatch_monitor.figures.training import FORMULA
-from warmwatch_monitor.model import HALF_A_BIN
+from warmwatch_monitor.model.figures import HALF_A_BIN
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import gained, if_known, limited, moment, slower_period

@@ -24,8 +24,8 @@ from warmwatch.shared.states import ENDED
 from warmwatch_monitor import metrics as series
 from warmwatch_monitor.base.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.last_hour.ring import SECONDS
-from warmwatch_monitor.model import Snapshot, incomplete
 from warmwatch_monitor.model.budgets import LONGEST_RUN
+from warmwatch_monitor.model.snapshot import Snapshot, incomplete
 from warmwatch_monitor.server.api.cached import Body, SnapshotCache, json_body
 from warmwatch_monitor.status.document import chosen, reached, status
 from warmwatch_monitor.status.goals import (

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from warmwatch_monitor.base.errors import UnknownRunError
 from warmwatch_monitor.last_hour.ring import LastHour, columns
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.server.api import cached, openapi
 from warmwatch_monitor.server.api.answers import (
     RETRY,

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model.snapshot import Snapshot
 
 COSTLY_SECONDS = 0.02  # of CPU time
 _HELD_PER_COST, _LONGEST_HELD = 10, 2.0

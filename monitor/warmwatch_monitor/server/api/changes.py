@@ -16,7 +16,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from warmwatch.shared.states import ENDED, State
-from warmwatch_monitor.model import RankView, RunView, Snapshot, WarmupSpan, all_warm, any_compiling
+from warmwatch_monitor.figures.training import WarmupSpan
+from warmwatch_monitor.model.snapshot import RankView, RunView, Snapshot, all_warm, any_compiling
 from warmwatch_monitor.server.api.cached import json_body
 from warmwatch_monitor.status.run import compilation, ending, underway
 from warmwatch_monitor.status.schema.events import (

@@ -17,7 +17,7 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from warmwatch_monitor.base.errors import UnknownRunError
-from warmwatch_monitor.model import RankView, Snapshot, all_warm, any_compiling
+from warmwatch_monitor.model.snapshot import RankView, Snapshot, all_warm, any_compiling
 from warmwatch_monitor.server.api.cached import SnapshotCache, json_body
 from warmwatch_monitor.server.api.changes import ForgottenError, Recent, Wanted, framed
 from warmwatch_monitor.status.document import status

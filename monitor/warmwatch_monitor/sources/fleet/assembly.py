@@ -14,38 +14,27 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from warmwatch.shared.states import CONDITIONS, ENDED, LIMITS, State, least_advanced
-from warmwatch.shared.values import MOST_RANKS
+from warmwatch.shared.values import MEMORY, MOST_RANKS, PROGRESS
 from warmwatch.shared.verdict import Judgement
-from warmwatch_monitor.figures.compile import Compile, OpenActivity, with_totals
-from warmwatch_monitor.figures.training import Warmup
-from warmwatch_monitor.model import (
-    BACKENDS,
-    MEMORY,
-    PROGRESS,
+from warmwatch_monitor.figures.compile import Compile, Counted, OpenActivity, Workers, with_totals
+from warmwatch_monitor.figures.machine import SourceHealth
+from warmwatch_monitor.figures.rank import LimitedBy, Slower
+from warmwatch_monitor.figures.training import BACKENDS, Pauses, Warmup, WarmupSpan
+from warmwatch_monitor.model.causes import with_laggard
+from warmwatch_monitor.model.figures import (
     Agent,
-    Counted,
     Figures,
-    GpuReading,
     Lengths,
     Life,
-    LimitedBy,
     Memory,
-    Pauses,
     Progress,
-    RankView,
-    RunView,
-    Sample,
-    Slower,
-    Snapshot,
-    SourceHealth,
     Steps,
     Stretch,
     Warmups,
-    WarmupSpan,
     Who,
-    Workers,
-    with_laggard,
 )
+from warmwatch_monitor.model.machine import GpuReading, Sample
+from warmwatch_monitor.model.snapshot import RankView, RunView, Snapshot
 from warmwatch_monitor.sources.fleet.samples import (
     GPU_NAMES,
     RankSeries,

@@ -25,7 +25,8 @@ from warmwatch_monitor.figures.compile import Compile, Counted, OpenActivity
 from warmwatch_monitor.figures.declared import Figure, figures
 from warmwatch_monitor.figures.rank import LimitedBy, Slower
 from warmwatch_monitor.figures.training import Pauses, Warmup
-from warmwatch_monitor.model import Memory, Progress, Sample, Steps, Stretch, Who
+from warmwatch_monitor.model.figures import Memory, Progress, Steps, Stretch, Who
+from warmwatch_monitor.model.machine import Sample
 
 _MOST_DIGITS = 9  # of a rank, an index, an exit code
 _OWN_LABELS = (

@@ -24,7 +24,7 @@ from msgspec.structs import asdict, replace
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.base.errors import SourceError
 from warmwatch_monitor.figures.machine import GpuIdentity
-from warmwatch_monitor.model import GpuReading
+from warmwatch_monitor.model.machine import GpuReading
 from warmwatch_monitor.sources.nvml import MISSING
 
 # 32 and 64 bits of ones: NVML's "not available" for numbers

@@ -13,7 +13,7 @@ from collections import defaultdict
 from msgspec.structs import replace
 
 from warmwatch_monitor.base.clock import Clock
-from warmwatch_monitor.model import GpuReading
+from warmwatch_monitor.model.machine import GpuReading
 from warmwatch_monitor.sources.nvml import devices
 from warmwatch_monitor.sources.nvml.devices import (
     Device,

@@ -32,12 +32,13 @@ from msgspec.structs import replace
 from warmwatch.shared import places
 from warmwatch.shared.clock_origin import boot_id
 from warmwatch_monitor.base.clock import Clock
-from warmwatch_monitor.model import RecordRoom, Refusal
+from warmwatch_monitor.figures.machine import Refusal
 from warmwatch_monitor.model.budgets import (
     FIRST_LISTING_SECONDS,
     LISTING_SECONDS,
     RECORDS_OF_A_USER,
 )
+from warmwatch_monitor.model.snapshot import RecordRoom
 
 _LISTED_FOR_NS = 10**9
 _PAUSE_PER_COST = 50  # an unchanged directory is listed again for at most 2 % of a core

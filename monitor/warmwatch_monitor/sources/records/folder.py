@@ -17,7 +17,7 @@ from msgspec import Struct
 from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, RecordError, Slot, TornError
 from warmwatch.shared.record.facts import flatten
-from warmwatch_monitor.model import Death
+from warmwatch_monitor.model.records import Death
 from warmwatch_monitor.sources import proc
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

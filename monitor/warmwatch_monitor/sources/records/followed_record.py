@@ -21,15 +21,15 @@ from msgspec.structs import replace
 
 from warmwatch.shared import record
 from warmwatch.shared.record import Identity, RecordError, Slot, workers_file
-from warmwatch_monitor.model import (
+from warmwatch_monitor.figures.machine import Refusal
+from warmwatch_monitor.model.budgets import NAME_UNIT, TEXT_UNIT
+from warmwatch_monitor.model.records import (
     Death,
     Owner,
     RecordReading,
-    Refusal,
     WorkerCompilations,
     last_sign_ns,
 )
-from warmwatch_monitor.model.budgets import NAME_UNIT, TEXT_UNIT
 from warmwatch_monitor.sources.records.folder import (
     Ending,
     ExitWatch,

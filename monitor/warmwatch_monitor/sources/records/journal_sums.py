@@ -26,17 +26,8 @@ from warmwatch.shared.advice import advice_for, of_varying
 from warmwatch.shared.guard_remedies import ENTRY, LOCAL
 from warmwatch.shared.values import STRICT_EXPORT
 from warmwatch.shared.verdict import REPEATED_STEPS
-from warmwatch_monitor.model import (
-    BEGIN,
-    FEWEST_STEPS,
-    OF_GRAPHS,
-    CacheBypass,
-    Cost,
-    FunctionCost,
-    Place,
-    Recordings,
-    VaryingDim,
-)
+from warmwatch_monitor.figures.compile import OF_GRAPHS
+from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.model.journal import (
     MOST_METHODS,
     AgentError,
@@ -44,6 +35,7 @@ from warmwatch_monitor.model.journal import (
     CacheLookup,
     Compilation,
     CompileCall,
+    Cost,
     CudagraphSkip,
     Ended,
     Fallback,
@@ -53,6 +45,14 @@ from warmwatch_monitor.model.journal import (
     Recompile,
     Spill,
     Warm,
+)
+from warmwatch_monitor.model.records import (
+    BEGIN,
+    FEWEST_STEPS,
+    CacheBypass,
+    FunctionCost,
+    Recordings,
+    VaryingDim,
 )
 
 MOST = 100

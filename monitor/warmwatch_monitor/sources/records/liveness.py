@@ -13,7 +13,7 @@ from msgspec import Struct
 from warmwatch.shared import record
 from warmwatch.shared.clock_origin import boot_id, clock_offset_ns
 from warmwatch.shared.record import Identity
-from warmwatch_monitor.model import Owner
+from warmwatch_monitor.model.records import Owner
 from warmwatch_monitor.sources import proc
 from warmwatch_monitor.sources.records.folder import SlotReading
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec import Struct, field
 
 from warmwatch_monitor.base.clock import Clock
-from warmwatch_monitor.model import Refusal
+from warmwatch_monitor.figures.machine import Refusal
 from warmwatch_monitor.model.budgets import (
     POLL_LONGEST,
     RECORDS,
@@ -37,7 +37,8 @@ from warmwatch_monitor.model.budgets import (
 from warmwatch_monitor.sources.records.directory import Listing, OtherPlaces, RecordDirectory
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.model import RecordReading, RecordRoom
+    from warmwatch_monitor.model.records import RecordReading
+    from warmwatch_monitor.model.snapshot import RecordRoom
     from warmwatch_monitor.sources.records.followed_record import (
         FollowedRecord,
         Poll,

@@ -20,7 +20,12 @@ from warmwatch.shared.verdict import (
     THRASHING_WINDOW,
 )
 from warmwatch_monitor.figures.declared import Kind
-from warmwatch_monitor.model import Compiler, Fallback, Figures, RankView, Recordings, Slower, Spill
+from warmwatch_monitor.figures.machine import Compiler
+from warmwatch_monitor.figures.rank import Slower
+from warmwatch_monitor.model.figures import Figures
+from warmwatch_monitor.model.journal import Fallback, Spill
+from warmwatch_monitor.model.records import Recordings
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.output.amounts import (
     causes_of,
     compared,

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from warmwatch.shared.fallbacks import REFUSALS
 from warmwatch.shared.phrases import continued, counted, duration, place, took
 from warmwatch.shared.states import State
-from warmwatch_monitor.model import Figures, LongStep, RankView
+from warmwatch_monitor.model.figures import Figures
+from warmwatch_monitor.model.journal import LongStep
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.output.amounts import limited, size
 from warmwatch_monitor.status.words import gpus, requested
 from warmwatch_monitor.status.words.conditions import conditions, failed, inefficiencies

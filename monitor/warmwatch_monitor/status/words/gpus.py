@@ -7,8 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from warmwatch_monitor.model import GpuReading, RunView
-from warmwatch_monitor.model.machine import HARMLESS, IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
+from warmwatch_monitor.model.machine import (
+    HARMLESS,
+    IDLE_RATIO,
+    LOW_POWER_RATIO,
+    WORKING_RATIO,
+    GpuReading,
+)
+from warmwatch_monitor.model.snapshot import RunView
 
 FULL_RATIO = 0.9
 _SETTLED = 2.5  # seconds: an average of one, read up to a second ago

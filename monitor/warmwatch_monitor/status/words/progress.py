@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from warmwatch.shared.phrases import baseline_words, counted, duration, took
 from warmwatch.shared.states import State
-from warmwatch_monitor.figures.compile import Workers
+from warmwatch_monitor.figures.compile import Estimate, Workers
 from warmwatch_monitor.figures.declared import Kind
 from warmwatch_monitor.figures.training import EagerSteps
-from warmwatch_monitor.model import Estimate, Figures, RankView, RunView
+from warmwatch_monitor.model.figures import Figures
 from warmwatch_monitor.model.machine import WORKING_RATIO
+from warmwatch_monitor.model.snapshot import RankView, RunView
 from warmwatch_monitor.output.amounts import gained, rates
 from warmwatch_monitor.output.summary import Clause, Words, begin
 from warmwatch_monitor.status.schema.status import Deadline

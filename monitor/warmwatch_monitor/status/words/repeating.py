@@ -19,8 +19,9 @@ from warmwatch.shared.values import NEW_INSTANCE, STRICT_EXPORT
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.figures.compile import CompileTarget
 from warmwatch_monitor.figures.declared import total
-from warmwatch_monitor.model import CacheBypass, Compilation, Fallback, Figures
-from warmwatch_monitor.model.journal import TracedPlace
+from warmwatch_monitor.model.figures import Figures
+from warmwatch_monitor.model.journal import Compilation, Fallback, TracedPlace
+from warmwatch_monitor.model.records import CacheBypass
 from warmwatch_monitor.model.run_summary import Compiled
 from warmwatch_monitor.output.amounts import failure, failure_of, own_words, reason, size
 from warmwatch_monitor.output.summary import Words, begin

@@ -15,8 +15,10 @@ from msgspec import Struct
 
 from warmwatch.shared.guard_remedies import attribute
 from warmwatch.shared.phrases import continued, counted, duration, place, took
-from warmwatch_monitor.model import FEWEST_STEPS, Figures, Log, RankView, VaryingDim
+from warmwatch_monitor.model.figures import Figures, Log
 from warmwatch_monitor.model.machine import WORKER
+from warmwatch_monitor.model.records import FEWEST_STEPS, VaryingDim
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.output.summary import Words, begin
 

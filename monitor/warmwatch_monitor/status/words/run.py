@@ -16,9 +16,11 @@ from msgspec import structs
 
 from warmwatch.shared.phrases import counted, took
 from warmwatch.shared.states import ENDED, WARM, State
+from warmwatch.shared.values import REASONS
 from warmwatch_monitor.figures.declared import Kind
 from warmwatch_monitor.figures.rank import Spread
-from warmwatch_monitor.model import REASONS, RankView, RunView, slow_rank, spread
+from warmwatch_monitor.model.causes import slow_rank, spread
+from warmwatch_monitor.model.snapshot import RankView, RunView
 from warmwatch_monitor.output.amounts import consecutive, limited, limited_shortly, spans
 from warmwatch_monitor.output.summary import Clause, Headline, headline
 from warmwatch_monitor.status.words import gpus

@@ -12,8 +12,8 @@ from warmwatch.shared.phrases import counted
 from warmwatch.shared.states import ENDED
 from warmwatch_monitor.base.errors import NO_RECENT_RUN
 from warmwatch_monitor.figures.declared import Kind
-from warmwatch_monitor.model import ObservedTraining, Signs, Snapshot, incomplete
-from warmwatch_monitor.model.machine import AGREEING
+from warmwatch_monitor.model.machine import AGREEING, ObservedTraining, Signs
+from warmwatch_monitor.model.snapshot import Snapshot, incomplete
 from warmwatch_monitor.output.summary import (
     LIKELY,
     Clause,

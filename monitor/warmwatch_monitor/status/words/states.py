@@ -13,16 +13,11 @@ from warmwatch.shared.fallbacks import REFUSALS
 from warmwatch.shared.phrases import called_from, counted, duration, place, took
 from warmwatch.shared.states import ENDED, FINISHED_SO, WARM, State
 from warmwatch_monitor.figures.declared import Kind
-from warmwatch_monitor.model import (
-    FEWEST_STEPS,
-    Compilation,
-    Figures,
-    RankView,
-    RunView,
-    Steps,
-    Underway,
-)
+from warmwatch_monitor.model.figures import Figures, Steps, Underway
+from warmwatch_monitor.model.journal import Compilation
 from warmwatch_monitor.model.machine import WORKER
+from warmwatch_monitor.model.records import FEWEST_STEPS
+from warmwatch_monitor.model.snapshot import RankView, RunView
 from warmwatch_monitor.output.amounts import failed_at, failure, reason
 from warmwatch_monitor.output.summary import Clause, Words, begin
 from warmwatch_monitor.status.words.conditions import (

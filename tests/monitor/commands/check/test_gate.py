@@ -34,8 +34,15 @@ from warmwatch_monitor.commands.check.output import (
     remark,
     text,
 )
-from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, FunctionCost, GraphBreak
-from warmwatch_monitor.model.journal import NOTHING, ParsedJournal
+from warmwatch_monitor.model.journal import (
+    NOTHING,
+    Compilation,
+    CudagraphSkip,
+    Fallback,
+    GraphBreak,
+    ParsedJournal,
+)
+from warmwatch_monitor.model.records import FunctionCost
 from warmwatch_monitor.output.json_text import as_json
 
 DONE = b.ended("finished")

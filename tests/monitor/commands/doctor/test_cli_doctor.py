@@ -22,7 +22,7 @@ from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.doctor import checks
 from warmwatch_monitor.commands.doctor.command import reduced
 from warmwatch_monitor.commands.doctor.host_checks import CompileHost, compile_host
-from warmwatch_monitor.model import RecordRoom
+from warmwatch_monitor.model.snapshot import RecordRoom
 from warmwatch_monitor.sources import processes
 
 

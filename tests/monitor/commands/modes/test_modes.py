@@ -36,9 +36,10 @@ from warmwatch_monitor.commands.modes.table import (
 )
 from warmwatch_monitor.commands.modes.wording import page
 from warmwatch_monitor.commands.report.command import cleaned
-from warmwatch_monitor.model import Lengths, RankView, RunView
+from warmwatch_monitor.model.figures import Lengths
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary
+from warmwatch_monitor.model.snapshot import RankView, RunView
 from warmwatch_monitor.output.document import Document, lines, markdown
 from warmwatch_monitor.output.json_text import as_json
 

@@ -22,6 +22,7 @@ from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.fallbacks import REFUSALS
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.record import Slot
+from warmwatch.shared.values import PHASES
 from warmwatch_monitor.commands.report import goodput
 from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.commands.report.brief import SIGNS, brief
@@ -37,8 +38,8 @@ from warmwatch_monitor.commands.report.wording_compilations import (
     recompiles as section_of_recompiles,
 )
 from warmwatch_monitor.figures.rank import Place
-from warmwatch_monitor.model import PHASES, Death
 from warmwatch_monitor.model.journal import TracedPlace, Wrapping
+from warmwatch_monitor.model.records import Death
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import draw
 from warmwatch_monitor.output.document import lines, markdown, printed

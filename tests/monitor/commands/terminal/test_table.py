@@ -14,7 +14,9 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.client.choice import only
 from warmwatch_monitor.commands.terminal.reasons import reasons
 from warmwatch_monitor.commands.terminal.table import functions, lines
-from warmwatch_monitor.model import Compilation, FunctionCost, GraphBreak, RankView
+from warmwatch_monitor.model.journal import Compilation, GraphBreak
+from warmwatch_monitor.model.records import FunctionCost
+from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.output.summary import STYLES, overview
 from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.status.words.repeating import (

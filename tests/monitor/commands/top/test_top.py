@@ -29,7 +29,9 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.base.errors import NO_RECENT_RUN, NoDaemonError
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.top.app import Top
-from warmwatch_monitor.model import Cost, FunctionCost, RankView
+from warmwatch_monitor.model.journal import Cost
+from warmwatch_monitor.model.records import FunctionCost
+from warmwatch_monitor.model.snapshot import RankView
 
 SMALL, LARGE = (80, 24), (160, 50)
 # in the golden files, which another wording must not change

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from support import builders as b
 from support.values import replace
-from warmwatch_monitor.model import RankView, Snapshot
+from warmwatch_monitor.model.snapshot import RankView, Snapshot
 from warmwatch_monitor.server.api.changes import (
     ForgottenError,
     Recent,

@@ -14,7 +14,8 @@ import pytest
 from support import builders as b
 from support.values import replace
 from warmwatch_monitor import metrics
-from warmwatch_monitor.model import RankView, Snapshot, SourceHealth
+from warmwatch_monitor.figures.machine import SourceHealth
+from warmwatch_monitor.model.snapshot import RankView, Snapshot
 from warmwatch_monitor.server.api import answers
 from warmwatch_monitor.server.api.answers import GoneError, Waiters, Wanted
 from warmwatch_monitor.server.api.app import Api

@@ -13,8 +13,10 @@ from support.values import replace
 from warmwatch.shared.states import CONDITIONS
 from warmwatch_monitor.figures.compile import Compile
 from warmwatch_monitor.figures.declared import figures as declared
+from warmwatch_monitor.figures.rank import Slower
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import RankView, Sample, Slower, Snapshot
+from warmwatch_monitor.model.machine import Sample
+from warmwatch_monitor.model.snapshot import RankView, Snapshot
 from warmwatch_monitor.sources.fleet import assemble
 from warmwatch_monitor.sources.fleet.samples import CLOCK_BEHIND, queries
 from warmwatch_monitor.status.words.conditions import conditions, silent
