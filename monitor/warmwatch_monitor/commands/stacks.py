@@ -196,7 +196,7 @@ def _print(ranks: Iterator[RankProcess], left_out: int) -> bool:
             note(f"warmwatch: {plain(problem)}")
         is_found = is_found or bool(rank.present or rank.left)
     if left_out:
-        say(f"... and {left_out} ranks more: --rank N shows one")
+        say(f"... and {counted(left_out, 'more rank')}: --rank N shows one")
     return is_found
 
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from warmwatch import __version__
 from warmwatch.shared import places, record, verdict
+from warmwatch.shared.phrases import counted
 from warmwatch.shared.variables import DEFAULTS, unknown_variables
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.base.errors import DaemonError, NoDaemonError
@@ -148,9 +149,8 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
     yield from map(_room, records_reading.rooms)
     yield from _daemons()
     living = [reading for reading in records_reading.records if reading.alive]
-    yield fine(
-        f"{len(records_reading.records)} records can be read, {len(living)} of living processes"
-    )
+    records = counted(len(records_reading.records), "record")
+    yield fine(f"{records} can be read, {len(living)} of living processes")
     yield from _ended(len(records_reading.records) - len(living), settings.retention)
     if not living:
         yield noted(
@@ -244,7 +244,7 @@ def _ended(records: int, retention: float) -> Iterator[Finding]:
     """Records of ended runs stay for a while, which is no trouble."""
     if records:
         yield fine(
-            f"{records} of them are of ended processes: `status` lists these for "
+            f"{counted(records, 'record')} of ended processes: `status` lists them for "
             f"{retention:g} s, `warmwatch report` reads them later, too",
             advice=f"nothing to do: {_LEAVES}",
         )
@@ -394,7 +394,7 @@ def _agent(reading: RecordReading) -> Iterator[Finding]:
         with contextlib.suppress(OSError, record.RecordError), Folder(reading.folder) as folder:
             journal.follow(folder)
         yield trouble(
-            f"{who}: the agent caught {errors} errors of its own; the last: "
+            f"{who}: the agent caught {counted(errors, 'error')} of its own; the last: "
             f"{journal.sums.agent_error or 'not in the journal'}",
             advice=f"report it with {reading.folder}/{record.JOURNAL}",
             names=(identity.run,),

@@ -65,7 +65,7 @@ def test_doctor_exits_0_without_a_problem(tmp_path: Path) -> None:
         result = doctor()
     assert (result.exit_code, troubles(result)) == (0, [])
     assert f"trainings of this user write their records to {tmp_path}" in result.stdout
-    assert "1 records can be read, 1 of living processes" in result.stdout
+    assert "1 record can be read, 1 of living processes" in result.stdout
     assert "torch 2.13.0+cpu is installed here" in result.stdout
     assert "start one with: warmwatch serve" in result.stdout
 
