@@ -104,6 +104,13 @@ def test_a_bypassed_cache_has_pytorchs_reason_and_the_setting_that_cures_it(tmp_
     assert "status --misses" in other.advice
 
 
+def test_a_stream_or_event_in_a_graph_is_no_function_of_the_users() -> None:
+    reason = "Unsupported call_function target get_external_object_by_index."
+    bypass = CacheBypass(cache="aot_autograd", reason=reason)
+    one = inefficiencies(view(bypasses=(bypass,)).figures)[0]
+    assert one.advice == "Use streams and events of a GPU outside of the compiled function."
+
+
 @pytest.mark.parametrize(("torch", "has"), [("2.6.0+cu124", False), ("2.8.0", True), (None, False)])
 def test_a_setting_is_named_only_if_the_pytorch_of_the_training_has_it(
     torch: str | None, has: bool

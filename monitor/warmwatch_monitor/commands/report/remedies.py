@@ -24,7 +24,11 @@ from warmwatch_monitor.output.amounts import (
     own_words,
 )
 from warmwatch_monitor.status.schema.rank import Break
-from warmwatch_monitor.status.words.repeating import remedy_of_failure
+from warmwatch_monitor.status.words.repeating import (
+    dropped,
+    remedy_of_dropped,
+    remedy_of_failure,
+)
 from warmwatch_monitor.status.words.requested import OFF, remedy_of_calls
 
 _WORTH_SECONDS, _WORTH_SHARE = 1.0, 0.01  # of the run: the lesser of the two
@@ -68,6 +72,7 @@ def remedies(
         [
             *failing,
             *_recompiles(recompiled, time),
+            *_dropped(compiled),
             *(() if first_run else caches),
             *_data(time, rank),
             *_tuning(compiled, what),
@@ -166,6 +171,22 @@ def _recompiles(recompiled: Sequence[Recompiled], time: Goodput | None) -> Itera
             if item.category != NEW_INSTANCE or item.in_a_row >= REPEATED_STEPS
         )
         yield Remedy(about=about, what=advice, saves=saves or None)
+
+
+def _dropped(compiled: Sequence[Priced]) -> Iterator[Remedy]:
+    """What was compiled again since torch._dynamo.reset() had dropped it."""
+    groups = defaultdict[tuple[str, str], list[Priced]](list)
+    for priced in compiled:
+        if not priced.exported and (why := dropped(priced)) and (what := remedy_of_dropped(priced)):
+            groups[why, what].append(priced)
+    for (why, what), group in groups.items():
+        seconds = sum(priced.seconds or 0.0 for priced in group)
+        if seconds >= _WORTH_SECONDS:
+            named = list(dict.fromkeys(name for each in group if (name := place(*each.function))))
+            about = f"{counted(len(group), 'compilation')} of {few(named, _NAMED)}, {took(seconds)}"
+            yield Remedy(
+                about=f"{about}: {why}", what=what
+            )  # right in a sweep, so it saves no time
 
 
 def _advice(recompiled: Recompiled) -> str | None:

@@ -30,6 +30,9 @@ from warmwatch_monitor.status.schema.rank import Inefficiency
 NAMES = {"inductor_fx": "Inductor", "aot_autograd": "AOTAutograd", "triton": "Triton"}
 _LONGEST = 120
 _FREEZING = "Leave torch._inductor.config.freezing (or TORCHINDUCTOR_FREEZING=1) off in a training."
+_OBJECTS = (  # of PyTorch's own, which a graph refers to by number
+    ("get_external_object", "Use streams and events of a GPU outside of the compiled function."),
+)
 _SETTINGS_SINCE = (2, 8)  # PyTorch has what `_SETTINGS` name
 # Part of PyTorch's reason (torch 2.6 to 2.15), and what helps; the first match counts.
 _SETTINGS = (
@@ -69,7 +72,7 @@ _UNKNOWN = "`warmwatch status --misses` names the compilations; PyTorch caches n
 
 def bypasses(figures: Figures) -> list[Inefficiency]:
     version = tuple(map(int, re.findall(r"\d+", figures.who.torch or "")[:2]))
-    remedies = (*(_SETTINGS if version >= _SETTINGS_SINCE else ()), *_REMEDIES)
+    remedies = (*_OBJECTS, *(_SETTINGS if version >= _SETTINGS_SINCE else ()), *_REMEDIES)
     return [_bypass(bypass, remedies) for bypass in figures.log.bypasses]
 
 
@@ -95,9 +98,15 @@ def dropped(target: CompileTarget) -> str | None:
 
 
 def remedy_of_dropped(target: CompileTarget) -> str | None:
-    return _EXPORT_REMEDY if target.again and target.exported else None
+    if not target.again:
+        return None
+    return _EXPORT_REMEDY if target.exported else None if target.reason else _RESET_REMEDY
 
 
+_RESET_REMEDY = (
+    "Leave torch._dynamo.reset() out of the loop; between trials that make the model anew it is "
+    "right."
+)
 _EXPORT_REMEDY = "Pass strict=False, which drops nothing, or export after the training."
 
 
@@ -213,7 +222,7 @@ def remedy_of_compilation(
         return None
     if compilation.category == NEW_INSTANCE:
         return MADE_ANEW
-    return remedy_of_dropped(compilation) or "Do not call torch._dynamo.reset() in the loop."
+    return remedy_of_dropped(compilation)
 
 
 def is_break(how: str | None) -> bool:

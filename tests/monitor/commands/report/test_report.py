@@ -272,6 +272,17 @@ def test_a_model_that_is_made_anew_saves_time_only_if_each_step_makes_it(in_a_ro
     assert (remedy.saves is not None) is (in_a_row == 3)
 
 
+def test_what_a_reset_dropped_is_an_item_that_a_sweep_may_need() -> None:
+    again = [
+        replace(one, reason=None, category=None, again=True) for one in (a.AGAIN, a.AGAIN_BACK)
+    ]
+    made = report(a.finished(compiled=(*a.FIRST, *again)))
+    (remedy,) = [one for one in made.do if "dropped" in one.about]
+    assert remedy.about.endswith("torch._dynamo.reset() dropped what was compiled")
+    assert remedy.what.startswith("Leave torch._dynamo.reset() out of the loop")
+    assert remedy.saves is None
+
+
 def test_lists_that_are_cut_say_how_many_are_left_out() -> None:
     made = report(a.finished(compiled=a.TWICE))
     (group,) = made.recompiled
