@@ -107,7 +107,7 @@ def test_a_bypassed_cache_has_pytorchs_reason_and_the_setting_that_cures_it(tmp_
 def test_a_stream_or_event_in_a_graph_is_no_function_of_the_users() -> None:
     reason = "Unsupported call_function target get_external_object_by_index."
     bypass = CacheBypass(cache="aot_autograd", reason=reason)
-    one = inefficiencies(view(bypasses=(bypass,)).figures)[0]
+    (one,), _ = inefficiencies(view(bypasses=(bypass,)).figures)
     assert one.advice == "Use streams and events of a GPU outside of the compiled function."
 
 
