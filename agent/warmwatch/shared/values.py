@@ -87,7 +87,9 @@ DISABLED = ("", "environment", "stance", "config", "eager_on_recompile", "fail_o
 # Code that runs and was compiled ahead of time: bits of one word, by position.
 PRECOMPILED = ("aoti", "precompile", "jit", "tensorrt", "cudagraph")
 # Counters that are figures as they are, by name: the hook points that one needs, its metric without
-# ``warmwatch_`` or "", and its text. A hook counts one by the fact ``counted``.
+# ``warmwatch_`` or "", and its text. A hook counts one by the fact ``counted``. Append only: its
+# place is a word of the record, which has room for MOST_PLAIN.
+MOST_PLAIN = 16
 PLAIN: dict[str, tuple[tuple[str, ...], str, str]] = {
     "new_instances": (
         ("compilations", "compilation_kinds", "compilation_ids"),

@@ -50,6 +50,7 @@ Versions. A reader reads its own VERSION only, and ignores additions that need n
 
 - A field appended at the end of ``StepCounts`` or ``CompileCounts``, with a default of 0 that means
   "not known" or "not yet". Where 0 is also a value, store 1 + the value.
+- An entry at the end of ``PLAIN``, up to MOST_PLAIN.
 - A field appended at the end of ``Identity``, with a default.
 - An event, or a key of one, in the journal.
 

@@ -20,7 +20,7 @@ from warmwatch.shared.record.recent import (
     unsettled,
     vary,
 )
-from warmwatch.shared.values import CACHES, CATEGORIES, KINDS, MEMORY, PHASES, PLAIN
+from warmwatch.shared.values import CACHES, CATEGORIES, KINDS, MEMORY, MOST_PLAIN, PHASES
 
 MOST_TOUCHED = 10
 
@@ -157,7 +157,7 @@ class CompileCounts(NamedTuple):
             warm-up.
         unfused: functions that called ``flex_attention`` uncompiled. skipped: functions that got a
             new input while ``torch._dynamo.config.disable`` was set, or ran in a dispatch mode.
-        plain: of each of PLAIN.
+        plain: of each of PLAIN, then 0.
     """
 
     begun: int = 0
@@ -259,7 +259,7 @@ class CompileCounts(NamedTuple):
     skipped: int = 0
     on_recompile_calls: int = 0
     on_recompile_calls_since: int = 0
-    plain: tuple[int, ...] = (0,) * len(PLAIN)
+    plain: tuple[int, ...] = (0,) * MOST_PLAIN
 
 
 class Identity(NamedTuple):
