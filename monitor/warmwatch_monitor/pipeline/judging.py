@@ -286,6 +286,7 @@ class Judging:
                 gpus,
                 others.now_ns,
                 uses_gpus=bool(reading.slot.identity.gpus),
+                loads=not reading.slot.steps.steps,
             ),
             # an ended record has steps that no poll saw: its surroundings now do not explain them
             speed=slowdown.follow(
@@ -393,6 +394,9 @@ def _slowing(records: Iterable[RecordReading], followed: Mapping[str, _Followed]
     )
 
 
+_LOADED = 16 << 20  # bytes: far more than a process that waits allocates
+
+
 class Work(Struct, frozen=True, kw_only=True):
     """Activity of one rank; 0 if it was never seen."""
 
@@ -403,6 +407,7 @@ class Work(Struct, frozen=True, kw_only=True):
     measured: bool = False  # whether the last readings show that it works, or that it does not
     # of its process at the last reading: an equal value is not a new reading
     cpu_seconds: float | None = None
+    loaded_bytes: int = 0  # resident at the first reading, or the last sign that it loads
 
 
 def follow_work(
@@ -412,6 +417,7 @@ def follow_work(
     now_ns: int,
     *,
     uses_gpus: bool,
+    loads: bool = False,
 ) -> Work:
     """When a rank last worked, with or without steps: an evaluation does.
 
@@ -419,29 +425,40 @@ def follow_work(
       utilization at low power is a collective that spins. Then nothing else counts: the process
       that waits for it may spin as well.
     - If its GPUs are idle, or it has none, a process works if it, or all processes below it,
-      use at least half a core: workers may prepare its data.
+      use at least half a core: workers may prepare its data. Before the first step also if its
+      memory grows: a slow disk delivers a checkpoint or a dataset.
     - Missing readings prove nothing: without those of its GPUs, the process alone does not
       show whether the rank works or waits.
 
-    ``work``: as of the last poll. ``uses_gpus``: whether the rank reports GPUs.
+    ``work``: as of the last poll. ``uses_gpus``: whether the rank reports GPUs. ``loads``: it has
+    made no step.
     """
     busy = [gpu for gpu in gpus if (gpu.utilization_ratio or 0.0) >= WORKING_RATIO]
     computing = [gpu.at_ns for gpu in busy if not _spins(gpu)]
     gpus_read = bool(gpus or not uses_gpus) and all(
         gpu.utilization_ratio is not None for gpu in gpus
     )
-    moment = 0
+    moment, loaded_bytes = 0, work.loaded_bytes
+    if loads and process is not None and abs(process.resident_bytes - loaded_bytes) >= _LOADED:
+        loaded_bytes = process.resident_bytes
     if computing:
         moment = max(computing)
     elif not busy and gpus_read and process is not None:
         is_new = process.cpu_seconds != work.cpu_seconds
         ratio = max(is_new * (process.cpu_ratio or 0.0), process.below_cpu_ratio or 0.0)
-        moment = now_ns if ratio >= WORKING_RATIO else 0
+        works = ratio >= WORKING_RATIO or 0 < work.loaded_bytes < loaded_bytes
+        moment = now_ns if works else 0
     working_ns = max(work.working_ns, min(moment, now_ns))
     cpu_seconds = work.cpu_seconds if process is None else process.cpu_seconds
     busy_ns = work.busy_ns if gpus_read and _is_idle(process, gpus) else now_ns
     measured = gpus_read and process is not None and process.cpu_ratio is not None
-    after = Work(working_ns=working_ns, cpu_seconds=cpu_seconds, busy_ns=busy_ns, measured=measured)
+    after = Work(
+        working_ns=working_ns,
+        cpu_seconds=cpu_seconds,
+        busy_ns=busy_ns,
+        measured=measured,
+        loaded_bytes=loaded_bytes,
+    )
     return work if after == work else after
 
 

@@ -161,6 +161,21 @@ def test_ranks_stall_before_their_first_step_if_each_is_seen_to_do_nothing(
     assert set(watched.states(3)) == {state}
 
 
+@pytest.mark.parametrize(("loads", "works"), [(True, [0, 0, 0, 10]), (False, [0, 0, 0, 0])])
+def test_a_process_whose_memory_grows_works_before_its_first_step(
+    loads: bool, works: list[int]
+) -> None:
+    """However slowly it does, and not by what it frees."""
+    work, moments = Work(), []
+    for now, megabytes in ((7, 100), (8, 110), (9, 70), (10, 90)):
+        process = ProcessReading(
+            pid=1, cpu_seconds=7.0, resident_bytes=megabytes << 20, cpu_ratio=0.0
+        )
+        work = follow_work(work, process, (), now, uses_gpus=False, loads=loads)
+        moments.append(work.working_ns)
+    assert moments == works
+
+
 def test_a_rank_that_receives_batches_is_not_stalled() -> None:
     slot = replace(b.WARM, steps=replace(b.WARM.steps, last_step_ns=b.ago(120)))
     quiet = facts(
