@@ -275,7 +275,7 @@ result([found, at])
     assert after in ([[2, 0], [7, 6, 3, 0, 2]], [[0, 0], [7, 6, 3, 0, 1]])
     assert found == [
         [[7, 0], [7, 0, 0, 0, 0]],
-        [[0, 0], [7, 0, 0, on_recompile, 0]],  # counted with the next check
+        [[0, 0], [7, 0, 1, on_recompile, 0]],  # the others with the next check
         [[0, 6], [7, 6, 3, 0, 0]],
         [[0, 0], [7, 6, 3, 0, 0]],  # what is compiled runs on
         [[2, 0], [7, 6, 3, 0, 1]],  # and from a new input on, nothing of this function

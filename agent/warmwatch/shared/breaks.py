@@ -169,6 +169,12 @@ _REMEDIES = (
         ),
         "the program requests this break itself: remove torch._dynamo.graph_break()",
     ),
+    _Remedy(  # around a compiled function, such a mode costs it its compiled code for good
+        ("flopcountermode", "*dispatchmode", "commdebugmode"),
+        "enter the mode around the uncompiled function alone, in a call of its own: a compiled one "
+        "runs eagerly in it and, before PyTorch 2.15, ever after",
+        of_user=True,
+    ),
     _Remedy(  # a cached_property of Python 3.11 takes a lock
         (
             *("context manager", "generic_context_manager", "with block"),

@@ -23,9 +23,9 @@ EXPECTED = (
     "steps; most likely the object that was passed to torch.compile is called, and not the one "
     "that it returned; Call the object that torch.compile returns, as in model = "
     "torch.compile(model): only its forward is compiled. "
-    "Otherwise it is for evaluation only, a DataLoader's worker calls it, a stance or a "
-    "FlopCounterMode is around its calls, or it is a generator: compile the function that calls "
-    "that."
+    "Otherwise it is for evaluation only, a DataLoader's worker calls it, a stance is "
+    "around its calls, its first call was in a FlopCounterMode (before PyTorch 2.15, it then never "
+    "compiles), or it is a generator: compile the function that calls that."
 )
 
 
@@ -210,7 +210,7 @@ def test_calls_that_a_stance_leaves_uncompiled_are_reported_with_their_step() ->
     assert clause.text == (
         '14 calls ran eagerly, the first in step 12: torch.compiler.set_stance("force_eager"); '
         '1 call failed, the first in step 20: torch.compiler.set_stance("fail_on_recompile"); '
-        "2 calls would not compile, so new inputs ran eagerly, the first in step 30: "
+        "2 calls ran under a stance in which new inputs run eagerly, the first in step 30: "
         'torch.compiler.set_stance("eager_on_recompile")'
     )
     earlier = replace(counts, uncompiled_step=b.WARM.steps.steps - 10)

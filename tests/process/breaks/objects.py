@@ -10,6 +10,7 @@ import types
 import typing
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 
 class Managed:
@@ -180,6 +181,12 @@ CURED = {
         "broken": "return x * Cached().scale",
         "cured": "return x * v.scale",
         "outside": "(cached.scale, cached)[1]",
+    },
+    "flop_counter": {
+        "cause": "`FlopCounterMode`",
+        "remedy": "around the uncompiled function alone",
+        "broken": "with FlopCounterMode(display=False):\n    return x + 1",
+        "cured": "return x + 1",
     },
     "context_manager_that_prints": {
         "cause": "`print`",

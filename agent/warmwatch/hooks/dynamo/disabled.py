@@ -35,6 +35,7 @@ from warmwatch.hooks.points import (
     Replaced,
     look_up,
     skip_frames,
+    untraced,
 )
 from warmwatch.shared.fallbacks import DISABLED, MODE
 from warmwatch.shared.user_code import place
@@ -50,7 +51,8 @@ def install(listener: Listener) -> Installed:
         from torch._dynamo import config, convert_frame, decorators, eval_frame
 
         original = decorators._set_stance
-        calls, first_instruction = _CompiledCalls(eval_frame), convert_frame.first_real_inst_idx
+        calls = _CompiledCalls(eval_frame, partial(listener.post, "disabled", {}))
+        first_instruction = convert_frame.first_real_inst_idx
         _ = (eval_frame._stance.stance, config.disable)
         decides = inspect.unwrap(convert_frame.CatchErrorsWrapper.__call__).__code__
     if absent := {*_LOCALS, first_instruction.__name__} - {*decides.co_varnames, *decides.co_names}:
@@ -113,14 +115,15 @@ class _CompiledCalls:
     more.
     """
 
-    def __init__(self, eval_frame: Any) -> None:
+    def __init__(self, eval_frame: Any, report: Callable[[], Any]) -> None:
+        self._report = report  # the first call of each kind, so that its step is known
         self._module, self._original = eval_frame, eval_frame._callback_from_stance
         self._ours = self._choose
         self._compiled = self._eager = self._refused = self._on_recompile = 0
         self._evaluating = False
         # 2.6 chooses while compiled code runs too, where `fail_on_recompile` refuses any frame that
         # is neither compiled nor skipped. From 2.11 on, Dynamo is off there.
-        skip_frames(_CompiledCalls._choose, _CompiledCalls._counting)
+        skip_frames(_CompiledCalls._choose, _CompiledCalls._counting, _CompiledCalls._counted)
 
     def counted(self) -> tuple[int, int, int]:
         """Calls that a stance ran eagerly, that one refused, and under ``eager_on_recompile``."""
@@ -149,12 +152,19 @@ class _CompiledCalls:
             return chosen
         if chosen is None:
             self._eager += 1
+            self._counted(self._eager)
             return chosen
         self._compiled += 1
         if self._module._stance.stance == "fail_on_recompile":
             return self._counting(chosen)
-        self._on_recompile += self._module._stance.stance == "eager_on_recompile"
+        if self._module._stance.stance == "eager_on_recompile":
+            self._on_recompile += 1
+            self._counted(self._on_recompile)
         return chosen
+
+    def _counted(self, calls: int) -> None:
+        if calls == 1:
+            untraced("hooks.disabled", self._report)
 
     def _counting(self, refuses: Any) -> Any:
         def refuse(*args: Any, **kwargs: Any) -> Any:
@@ -162,6 +172,7 @@ class _CompiledCalls:
                 return refuses(*args, **kwargs)
             except RuntimeError:
                 self._refused += 1
+                self._counted(self._refused)
                 raise
 
         vars(refuse).update(vars(refuses))  # the backend, by which compiled entries are found

@@ -106,7 +106,7 @@ def uncompiled_calls(figures: Figures) -> Words:
             "eager_on_recompile",
             made.on_recompile_calls,
             made.on_recompile_calls_since,
-            "would not compile, so new inputs ran eagerly",
+            "ran under a stance in which new inputs run eagerly",
         ),
     )
     generator = (
@@ -171,8 +171,8 @@ def remedy_of_calls(methods: Sequence[str] = (), *, in_place: bool = False) -> s
     )
     return (
         f"{called}{method} Otherwise it is for evaluation only, a DataLoader's worker calls it, a "
-        "stance or a FlopCounterMode is around its calls, or it is a generator: compile the "
-        "function that calls that."
+        "stance is around its calls, its first call was in a FlopCounterMode (before PyTorch "
+        "2.15, it then never compiles), or it is a generator: compile the function that calls that."
     )
 
 
