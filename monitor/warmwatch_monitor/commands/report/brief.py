@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from warmwatch.shared.phrases import counted, short_place, took
+from warmwatch.shared.phrases import counted, one_line, short_place, took
 from warmwatch.shared.values import PHASES
 from warmwatch_monitor.commands.report import goodput
 from warmwatch_monitor.commands.report.parts import Function, Priced, Remedy, Report
@@ -27,6 +27,7 @@ from warmwatch_monitor.output.amounts import energy, percent, slower_period
 from warmwatch_monitor.output.summary import PHASE_STYLES, STYLES
 
 _MOST = 3  # remedies
+_LONGEST = 240  # characters of what one is about
 _WIDEST = 100  # columns of the bar
 # a character and a colour for each share: the characters differ without colours too
 SIGNS = {
@@ -100,7 +101,7 @@ def _cost(report: Report) -> Iterator[Text]:
 
 def _remedy(remedy: Remedy, width: int) -> Iterator[RenderableType]:
     """Its subject and saving, then the advice."""
-    head = Text(f"- {remedy_head(remedy)}", style="bold")
+    head = Text(f"- {one_line(remedy_head(remedy), _LONGEST)}", style="bold")
     if len(head) + len(remedy.what) + 2 <= width:
         yield head.append(": ", style="not bold").append(remedy.what, style="not bold")
     else:

@@ -25,9 +25,8 @@ from warmwatch_monitor.figures.declared import copied, total
 from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.model.records import families
 from warmwatch_monitor.model.run_summary import Compiled, Provenance, RankSummary, RunSummary
-from warmwatch_monitor.output.amounts import own_words, plain_reason
+from warmwatch_monitor.output.amounts import WHOLE, own_words, plain_reason
 
-_REASON = 160
 # of a family, the first known value
 _FIRST_KNOWN = (
     *("name", "file", "line", "reason", "category", "cache"),
@@ -158,7 +157,7 @@ def unfinished(
         callers=(target["caller"],) if target["caller"] is not None else (),
         steps=(rank["steps"],),
         between_steps=evaluating or is_without_grad(None, reason, _trained(compiled)),
-        reasons=(target["plain"] or own_words(reason, _REASON),),
+        reasons=(target["plain"] or own_words(reason, WHOLE),),
         advice=target["advice"],
         after_warm=int(warm_at is not None and began > warm_at),
         unfinished=True,
@@ -184,7 +183,7 @@ def cache_use(compiled: Iterable[Compiled], caches: Mapping[str, str]) -> str | 
 
 def reason_of(compilation: Priced) -> str:
     """In plain words if available, else in PyTorch's; empty without one."""
-    return compilation.plain or own_words(compilation.reason or "", _REASON)
+    return compilation.plain or own_words(compilation.reason or "", WHOLE)
 
 
 def _group(

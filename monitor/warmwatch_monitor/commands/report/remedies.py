@@ -8,7 +8,7 @@ from typing import Any
 
 from warmwatch.shared.advice import SURE
 from warmwatch.shared.fallbacks import REFUSALS
-from warmwatch.shared.phrases import counted, place, took
+from warmwatch.shared.phrases import counted, place, resumed, took
 from warmwatch.shared.states import NEEDS_ATTENTION, State
 from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import REPEATED_STEPS
@@ -16,7 +16,7 @@ from warmwatch_monitor.commands.report.goodput import CLEAN, DATA
 from warmwatch_monitor.commands.report.parts import Failure, Goodput, Priced, Recompiled, Remedy
 from warmwatch_monitor.model.run_summary import Provenance
 from warmwatch_monitor.output.amounts import (
-    REASON_LIMIT,
+    WHOLE,
     broken_at,
     failure,
     failure_of,
@@ -42,7 +42,8 @@ _AT_LIMIT = "FailOnRecompileLimitHit"
 _UNDER_A_STANCE = {
     "eager_calls": 'ran eagerly: torch.compiler.set_stance("force_eager")',
     "on_recompile_calls": (
-        'would not compile, so new inputs ran eagerly: set_stance("eager_on_recompile")'
+        'ran under a stance in which new inputs run eagerly: set_stance("eager_on_recompile"); '
+        'with "fail_on_recompile" these raise, and are counted'
     ),
 }
 _CALLS = remedy_of_calls()
@@ -134,7 +135,7 @@ def _failures(
     failing, others = list[Remedy](), list[Remedy]()
     for named, failures in by_function.items():
         last, row = failures[-1], max(priced.in_a_row for priced in failures)
-        why = failure_of(last)
+        why = failure_of(last, WHOLE)
         remedy = remedy_of_failure(last)
         suffix = f" of {named}" if named else ""
         if row >= REPEATED_STEPS:
@@ -152,12 +153,14 @@ def _failures(
 
 def _recompiles(recompiled: Sequence[Recompiled], time: Goodput | None) -> Iterator[Remedy]:
     """Remedies that save a notable time; the list of recompiles has the others."""
-    groups = defaultdict[str, list[Recompiled]](list)
+    groups = defaultdict[Any, list[Recompiled]](list)
     for item in recompiled:
         if item.count and item.category not in _MOVES and (advice := _advice(item)):
-            groups[advice].append(item)
+            groups[_cause(item) or advice].append(item)
     least = min(_WORTH_SECONDS, _WORTH_SHARE * time.seconds) if time else 0.0
-    for advice, group in groups.items():
+    for group in groups.values():
+        advices = {_advice(item) or "" for item in group}
+        advice = advices.pop() if len(advices) == 1 else group[0].advice or ""
         if sum(item.seconds for item in group) < least:
             continue
         about = counted(sum(item.count for item in group), "recompile")
@@ -189,6 +192,13 @@ def _dropped(compiled: Sequence[Priced]) -> Iterator[Remedy]:
             )  # right in a sweep, so it saves no time
 
 
+def _cause(recompiled: Recompiled) -> Any:
+    """Equal for a function and its rest after a graph break, if one value keeps changing."""
+    rest = resumed(recompiled.name)
+    name = rest[0] if rest else recompiled.name
+    return (recompiled.advice, recompiled.file, name) if recompiled.often else None
+
+
 def _advice(recompiled: Recompiled) -> str | None:
     """What to do about it. Most of what compiles in the first warm-up has to."""
     late = recompiled.after_warm or recompiled.in_a_row >= REPEATED_STEPS
@@ -198,8 +208,8 @@ def _advice(recompiled: Recompiled) -> str | None:
 
 def remedy_of(recompiled: Recompiled, do: Sequence[Remedy]) -> int:
     """The number of its remedy in ``do``, from 1; 0 if it has none."""
-    advice = _advice(recompiled)
-    return next((number for number, remedy in enumerate(do, 1) if remedy.what == advice), 0)
+    advices = (_advice(recompiled), recompiled.advice) if _advice(recompiled) else ()
+    return next((number for number, remedy in enumerate(do, 1) if remedy.what in advices), 0)
 
 
 def _caches(compiled: Sequence[Priced], what: Provenance, *, first_run: bool) -> Iterator[Remedy]:
@@ -300,11 +310,11 @@ def _of_unknown_saving(
         )
 
 
-def of_break(graph_break: Break, longest: int = REASON_LIMIT) -> str:
+def of_break(graph_break: Break) -> str:
     """Why a graph broke, and where."""
     places = (*graph_break.also, graph_break)
     where = broken_at((one.called, one.eager) for one in places)
-    return "; ".join(filter(None, [own_words(graph_break.reason, longest), where]))
+    return "; ".join(filter(None, [own_words(graph_break.reason, WHOLE), where]))
 
 
 def _breaks(breaks: Sequence[Break]) -> Iterator[Remedy]:

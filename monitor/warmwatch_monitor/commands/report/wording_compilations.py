@@ -24,7 +24,6 @@ from warmwatch_monitor.status.words.evidence import in_the_middle
 
 _FUNCTIONS, _REASONS, _BREAKS, _CALLERS = 12, 6, 10, 3
 _EXAMPLES = 2  # reasons shown besides a sentence that sums them up
-_BREAK_WORDS = 200
 
 
 def failure(report: Report) -> Section | None:
@@ -195,7 +194,7 @@ def _breaks(report: Report) -> Iterator[Item]:
     yield Item(head, (f"Dynamo resumed at {places}.",) if places else ())
     for item in report.breaks[:_BREAKS]:
         times = "" if item.count == 1 else f", {item.count} times"
-        yield Item(f"{of_break(item, _BREAK_WORDS)}{times}")
+        yield Item(f"{of_break(item)}{times}")
     if others := report.breaks[_BREAKS:]:
         often = _often(sum(item.count for item in others))
         yield Item(f"{counted(len(others), 'other reason')}, {often}")
