@@ -7,6 +7,7 @@ changes, and its first two values.
 from __future__ import annotations
 
 import itertools
+import linecache
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -63,8 +64,8 @@ class Value:
     Attributes:
         use: the expression that uses it. values: in turn. category, words, remedy: what must be
         said; the remedies by place, if they differ. cure: what applies the remedy (the name of a
-        function of the test); ``None``: there is nothing to apply but to keep it as it is. dynamic:
-        as in ``torch.compile``.
+        function of the test); ``None``: there is nothing to apply but to keep it as it is. dynamic,
+        fullgraph: as in ``torch.compile``.
     """
 
     use: str
@@ -74,6 +75,7 @@ class Value:
     remedy: str | dict[str, str]
     cure: str | dict[str, str | None] | None
     dynamic: bool | None = None
+    fullgraph: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,9 @@ class Cell:
         sys.modules[module.__name__] = module  # Dynamo imports it by its name
         names = vars(module)
         names["compiled"] = compiled
-        exec(_COMMON.replace("USE", self.value.use), names)
+        common, file = _COMMON.replace("USE", self.value.use), f"{module.__name__}.py"
+        linecache.cache[file] = len(common), None, common.splitlines(keepends=True), file
+        exec(compile(common, file, "exec"), names)
         names["V"] = eval(self.value.values[0], names)
         exec(compile(textwrap.dedent(self.source.code), f"{self.label}.py", "exec"), names)
         return names
@@ -276,7 +280,7 @@ VALUES: dict[str, Value] = {
         use="x * v",
         values=_INTEGERS,
         category="python_value",
-        words="is no longer 2",
+        words="went from 2 to 3",
         remedy=_OF_INTEGER,
         cure=_CURE_OF_INTEGER,
     ),
@@ -284,7 +288,7 @@ VALUES: dict[str, Value] = {
         use="x.new_ones(v).sum() + x",
         values=_INTEGERS,
         category="python_value",
-        words="is no longer 2",
+        words="went from 2 to 3",
         remedy=_OF_INTEGER,
         cure=_CURE_OF_INTEGER,
     ),
@@ -292,7 +296,7 @@ VALUES: dict[str, Value] = {
         use="x[v]",
         values=_INTEGERS,
         category="python_value",
-        words="is no longer 2",
+        words="went from 2 to 3",
         remedy=_OF_INTEGER,
         cure=_CURE_OF_INTEGER,
     ),
@@ -300,13 +304,9 @@ VALUES: dict[str, Value] = {
         use="sum(x + i for i in range(v))",
         values=_INTEGERS,
         category="python_value",
-        words="is no longer 2",
-        remedy={
-            INPUT: "select with a mask",
-            MODULE: "unless the code makes a constant",
-            GLOBAL: "unless the code makes a constant",
-        },
-        cure=None,
+        words="went from 2 to 3",
+        remedy="range() makes a constant of this integer: call the function with each value",
+        cure=_EACH,
     ),
     "branch": Value(
         use="x + 1 if v > 3 else x - 1",
@@ -316,11 +316,63 @@ VALUES: dict[str, Value] = {
         remedy={**_OF_INTEGER, INPUT: "once on each side of it"},
         cure=_EACH,
     ),
+    "alternating bool": Value(
+        use="x + 1 if v else x - 1",
+        values=("True", "False", "True", "False"),
+        category="python_value",
+        words="went from True to False",
+        remedy="one function for each of few values",
+        cure=_FUNCTIONS,
+    ),
+    "alternating integer": Value(
+        use="x * v",
+        values=("2", "3", "2", "3"),
+        category="python_value",
+        words="went from 2 to 3",
+        remedy=_OF_INTEGER,
+        cure=_CURE_OF_INTEGER,
+    ),
+    "fullgraph integer": Value(
+        use="x * v",
+        values=_INTEGERS,
+        category="python_value",
+        words="went from 2 to 3",
+        remedy=_OF_INTEGER,
+        cure=_CURE_OF_INTEGER,
+        fullgraph=True,
+    ),
+    "fullgraph float": Value(
+        use="x * v",
+        values=("0.5", "0.25", "0.125"),
+        category="python_value",
+        words="went from 0.5 to 0.25",
+        remedy="a tensor if the code only computes with it",
+        cure="as_a_tensor",
+        fullgraph=True,
+    ),
+    "fullgraph branch": Value(
+        use="x + 1 if v > 3 else x - 1",
+        values=("2", "3", "4"),
+        category="python_value",
+        words="",
+        remedy={**_OF_INTEGER, INPUT: "once on each side of it"},
+        cure=_EACH,
+        fullgraph=True,
+    ),
+    "fullgraph batch": Value(
+        use="v * 2 + 1",
+        values=tuple(f"torch.ones({size}, 6)" for size in (4, 5, 7)),
+        category="shape",
+        words="dim 0 went from 4 to 5",
+        remedy="maybe_mark_dynamic",
+        cure="with_a_mark",
+        fullgraph=True,
+    ),
     "float": Value(
         use="x * v",
         values=("0.5", "0.25", "0.125"),
         category="python_value",
-        words="is no longer 0.5",
+        words="went from 0.5 to 0.25",
         remedy="a tensor if the code only computes with it",
         cure="as_a_tensor",
     ),
@@ -328,7 +380,7 @@ VALUES: dict[str, Value] = {
         use="x + 1 if v else x - 1",
         values=("True", "False"),
         category="python_value",
-        words="is no longer True",
+        words="went from True to False",
         remedy="one function for each of few values",
         cure=_FUNCTIONS,
     ),
@@ -352,7 +404,7 @@ VALUES: dict[str, Value] = {
         use="x + torch.stack(v).sum(0)",
         values=tuple(f"[torch.ones(8)] * {count}" for count in (1, 2, 3)),
         category="python_value",
-        words="is no longer 1",
+        words="went from 1 to 2",
         remedy="Keep the number of items",
         cure=None,
     ),
@@ -392,7 +444,7 @@ VALUES: dict[str, Value] = {
         use="x * v",
         values=_INTEGERS,
         category="python_value",
-        words="is no longer 2",
+        words="went from 2 to 3",
         remedy={
             INPUT: "Leave dynamic=False",
             MODULE: "Leave dynamic=False out. Set",
@@ -418,13 +470,9 @@ VALUES: dict[str, Value] = {
         use="sum(x + i for i in range(v))",
         values=_INTEGERS,
         category="python_value",
-        words="is no longer 2",
-        remedy={
-            INPUT: "select with a mask",
-            MODULE: "unless the code makes a constant",
-            GLOBAL: "unless the code makes a constant",
-        },
-        cure=None,
+        words="went from 2 to 3",
+        remedy="range() makes a constant of this integer: call the function with each value",
+        cure=_EACH,
         dynamic=True,
     ),
     "equal sizes": Value(

@@ -32,7 +32,8 @@ class Recorded(Listener):
     def post(self, fact: Fact, values: Mapping[str, Any]) -> None:
         if fact == "recompile":
             text, category = redacted(values["reason"]), values["category"]
-            words = plain(text, category, self._begun.get("class"))
+            of = self._begun.get("class"), values.get("parameter"), values.get("actual")
+            words = plain(text, category, *of)
             anew = "anew" in self._begun
             remedy = advice(category, "forward", text, dynamic=self.dynamic, anew=anew)
             self.said.append((category, words, remedy))

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Any
 
 from warmwatch.shared.compilers import help_for
-from warmwatch.shared.guard_remedies import INTEGER_SETTING
+from warmwatch.shared.guard_remedies import IN_RANGE, INTEGER_SETTING, is_in_range
 
 REASON_LIMIT = 1000
 _BREAK_LIMIT = 300
@@ -188,13 +188,16 @@ def recompile(text: str) -> str:
 def guard(line: str) -> str:
     """One guard and its place: ``0/0: lr == 0.1  # sgd.py:31 in step``.
 
-    Of PyTorch's hint on an integer attribute of a module, the name of the setting stays.
+    Of PyTorch's hint on an integer attribute of a module, the name of the setting stays; of a line
+    that passes the integer to ``range()``, that.
     """
     reduced, comment = _scanned(line[:_LOOKED_AT])
     code, _, hint = reduced.partition(_HINTED)  # here, if the user's line is unknown
     place = _place(comment)
     if INTEGER_SETTING in (hint or comment.rpartition(_HINTED)[2]):
         place = f"{place or '  #'} ({INTEGER_SETTING})"
+    if is_in_range(line[:_LOOKED_AT]):
+        place = f"{place or '  #'} {IN_RANGE}"
     return _cut(code.rstrip(), _GUARD_LIMIT) + place
 
 

@@ -189,7 +189,8 @@ def _recompiled(slot: Slot, values: Mapping[str, Any]) -> str:
     category, reason = values["category"], values.get("reason")
     what = place(values.get("name"), values.get("file"), values.get("line"))
     length = f" in {duration(values['seconds'])}" if values.get("seconds") else ""
-    why = plain(reason, category, values.get("class"), values.get("parameter")) or category
+    of = (values.get(name) for name in ("class", "parameter", "actual"))
+    why = plain(reason, category, *of) or category
     after_warm = slot.compile.warmups > 0 or repeats(
         slot.steps, slot.compile, slot.header.warm_steps
     )

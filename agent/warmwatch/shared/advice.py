@@ -19,13 +19,16 @@ from warmwatch.shared.guard_remedies import (
     COMPARES,
     EACH,
     ENTRY,
+    IN_RANGE,
     INDEX,
     INTEGER_SETTING,
     OF_TYPE,
     OF_VALUE,
     ON_PARAMETER,
+    STATE,
     STATIC,
     guard_of,
+    is_in_range,
 )
 from warmwatch.shared.values import NEW_INSTANCE
 
@@ -241,6 +244,13 @@ _OF_CONSTANT_INTEGER = (
 )
 
 
+_OF_RANGE = (
+    "range() makes a constant of this integer: call the function with each value during the "
+    "warm-up (up to the recompile limit), take the loop out of the compiled function and compile "
+    "what it repeats, or select with a mask in place of the loop."
+)
+
+
 # An integer that is dynamic already, with a condition on it, or of which a kernel makes a constant.
 _OF_NUMBER_CONDITION = (
     "The number is dynamic already, and the code, or an operator in it (such as lerp), sets a "
@@ -296,7 +306,7 @@ _AT_FIRST = {_OF_CHANGED: _DYNAMIC_NOW, _OF_CHANGED_NUMBER: _DYNAMIC_NUMBER}
 # Another value of the number may need another of these.
 _OF_NUMBERS = frozenset(
     {
-        *(ADVICE["python_value"], _OF_CHANGED_NUMBER, _OF_CONSTANT_INTEGER),
+        *(ADVICE["python_value"], _OF_CHANGED_NUMBER, _OF_CONSTANT_INTEGER, _OF_RANGE),
         *(_OF_CONSTANT_FLOAT, _OF_FLOAT_OF_FUNCTION),
         *(_OF_NUMBER_CONDITION, _OF_NUMBER_OF_ONE),
     }
@@ -306,7 +316,7 @@ _REFUTE_NOTHING = frozenset({*_AT_FIRST, _OF_ONE, _OF_NUMBER_OF_ONE})
 # These avoid a recompile wherever it happens. Others only move one to the warm-up.
 SURE = frozenset(
     {
-        *(_OF_STRIDE, _OF_OPTIMIZER, ATTRIBUTE, ATTRIBUTE_NONE, INDEX, STATIC),
+        *(_OF_STRIDE, _OF_OPTIMIZER, ATTRIBUTE, ATTRIBUTE_NONE, INDEX, STATIC, STATE),
         *(_OF_INTEGER, _OF_STATIC_INTEGER, _OF_GLOBAL_INTEGER, _OF_STATIC_GLOBAL_INTEGER),
         *(ADVICE["global_state"], ADVICE["dtype"], ADVICE["device"], _OF_MODULE_DTYPE),
     }
@@ -318,6 +328,8 @@ def of_integer(reason: str, dynamic: bool | None) -> str | None:
     does not help; ``None`` if it is on another value."""
     first, *others = [entry[:_LONGEST] for entry in reason.split("\n")[:_MOST_ENTRIES]]
     guard, match = guard_of(first), _integer(first)
+    if match and (IN_RANGE in first or is_in_range(first)):
+        return _OF_RANGE
     is_constant = match is not None and re.search(_CONSTANT_PLACE, f"{first} {guard}")
     if is_constant:
         return _OF_STATIC_GLOBAL_INTEGER if dynamic is False else _OF_GLOBAL_INTEGER

@@ -311,6 +311,14 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         guards=("SEQUENCE_LENGTH",),
+        example="not self.state",
+        pattern=r"^not (?P<name>[\w.\[\]'\"]+\.state)$",
+        category="python_value",
+        words="`{name}` was empty and is not now",
+        remedy=remedies.STATE,
+    ),
+    Kind(
+        guards=("SEQUENCE_LENGTH",),
         example="not buf",
         pattern=r"^not (?P<name>[\w.\[\]'\"]+)$",
         category="python_value",

@@ -10,6 +10,8 @@ EACH = "or call the function once in each way during the warm-up"
 
 # PyTorch names it in the hint of a guard on an integer attribute of a module, which it keeps static
 INTEGER_SETTING = "allow_unspec_int_on_nn_module"
+# after the place of a guard on an integer that the line passes to range()
+IN_RANGE = "(range)"
 ATTRIBUTE = (
     "Set the attribute before the first compiled call and keep it (None, as long as it is unused)."
 )
@@ -72,6 +74,10 @@ ITEMS = (
     "Keep the keys, their order and the number of items the same (pad it, or fill it before the "
     "first compiled call), or keep it out of the compiled function."
 )
+STATE = (
+    "Fill it before the first compiled call: of an optimizer in its __init__, or with one step() "
+    "that is not compiled."
+)
 OF_VALUE = (
     "Keep the value that changes the same at every call, or out of the compiled function: branch "
     "on it before the call, or compile one function for each of few values."
@@ -117,6 +123,13 @@ def guard_of(entry: str) -> str:
     named = re.sub(_OF_NUMPY, r"\1", re.sub(_OF_ENVIRONMENT, "os.environ[", named))
     of_class = re.sub(_OF_CLASS, r"\g<name>.__class__.\g<attribute>", named)
     return re.sub(_AS_TENSOR, r"\1", of_class)
+
+
+def is_in_range(entry: str) -> bool:
+    """Whether the guard is on an integer that the user's line passes to ``range()``."""
+    guard, _, line = entry.partition("  # ")
+    integer = re.search(r"(\w+)(?:['\"]\])? == -?\d+\s*$", guard)
+    return bool(integer and re.search(rf"\brange\([^()]*\b{integer[1]}\b", line))
 
 
 _IN_CLOSURE = r"(?<![\w.\]])([\w.]+)\.__closure__\[([A-Za-z_]\w*)\]\.cell_contents([\w.\[\]'\"]*)"

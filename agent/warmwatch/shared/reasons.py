@@ -24,6 +24,12 @@ _OF_STATE = r"(?i)GLOBAL_STATE changed:\s*(.*)"
 _EQUALS = r"^(?P<name>[\w.\[\]'\"]+) == (?P<value>[^=]+)$"
 _FLOAT = r"-?\d+(?:\.\d+(?:e-?\d+)?|e-?\d+)"
 _LENGTH = r"^len\((?P<name>.+?)\) [!=]= (?P<value>\d+)$"
+_HELD = {
+    "_modules": "submodules",
+    "_parameters": "parameters",
+    "_buffers": "buffers",
+    "_keys": "parameters",
+}
 _TYPE = (
     r"^expected type of '(?P<name>.+?)' to be (?:<class '(?P<old>[\w.<>]+)'>|a tensor type).*?"
     r"found <class '(?P<new>[\w.<>]+)'>"
@@ -85,11 +91,12 @@ def plain(
     category: str | None = None,
     of_class: str | None = None,
     parameter: str | None = None,
+    actual: str | None = None,
 ) -> str | None:
     """One clause, such as "`tokens`: dim 1 went from 64 to 48"; ``None`` if unknown.
 
     ``of_class``: of the module that is compiled. ``parameter``: the argument whose size changed,
-    too.
+    too. ``actual``: the number, or the length, that the guard rejects.
     """
     if category == NEW_INSTANCE:
         return _new_instance(reason or "", of_class)
@@ -102,7 +109,8 @@ def plain(
     readers = (_state, _type, _tensor_mismatch, _kernel, _length, _equal_sizes)
     by_kind = (read(guard, category) for read in (*readers, _outside_range, _value, _object))
     text = (
-        words_of(guard)
+        (_with_value(guard, category, actual) if actual else None)
+        or words_of(guard)
         or _condition(guard, first)
         or _size_of_parameter(guard, first, parameter)
         or _outside_range_with_size(guard, others)
@@ -266,6 +274,25 @@ def _kernel(guard: str, _category: str | None) -> str | None:
     if match["old"] == match["new"]:  # a value of the user, which is redacted
         return f"{named} changed"
     return f"{named} {_from_to(match['old'], match['new'])}"
+
+
+def _with_value(guard: str, category: str | None, actual: str) -> str | None:
+    """A number, or a length, with what it is now."""
+    new = _short(actual)
+    if match := re.match(_LENGTH, guard):
+        owner, _, last = match["name"].rpartition(".")
+        if last in _HELD:
+            subject = f"number of {_HELD[last]} of `{owner}`"
+        elif words_of(guard):
+            return None
+        else:
+            subject = f"length of `{match['name']}`"
+        return f"the {subject} {_from_to(match['value'], new)}"
+    match = re.match(_EQUALS, guard) if category == "python_value" else None
+    old = match["value"].strip() if match else ""
+    if match is None or old in _TEXTS:
+        return None
+    return f"`{match['name']}` {_from_to(_short(old), new)}"
 
 
 def _length(guard: str, _category: str | None) -> str | None:

@@ -88,6 +88,8 @@ class CompileTarget(Located, frozen=True, kw_only=True):
     last_batch: tuple[Count, Count] | None = None
     """The size of the last batch of an epoch and the usual one; null unless that is what changed.
     """
+    actual: str | None = None
+    """The number, or the length, that is no longer what the reason's guard expects."""
     parameter: str | None = None
     """An argument that is a parameter, or holds one, whose size changed with that of the reason."""
     anew: bool = False

@@ -198,6 +198,7 @@ def _when_slower(period: SlowerPeriod) -> str:
 
 
 REASON_LIMIT = 80
+WHOLE = 400  # characters: an agent records no longer ones of a graph break or a failure
 
 
 def own_words(reason: str, longest: int = REASON_LIMIT) -> str:
@@ -205,10 +206,10 @@ def own_words(reason: str, longest: int = REASON_LIMIT) -> str:
     return one_line(reason, longest)
 
 
-def failure(how: str | None, reason: str | None) -> str:
+def failure(how: str | None, reason: str | None, longest: int = 60) -> str:
     """``Unsupported: it branches on a tensor's value``; the type alone if no more is known."""
     name = (how or "").rpartition(".")[2]
-    return f"{name}: {plain_break(reason) or own_words(reason, 60)}" if reason else name
+    return f"{name}: {plain_break(reason) or own_words(reason, longest)}" if reason else name
 
 
 def failed_at(compilation: Compilation | Compiled) -> str | None:
@@ -217,9 +218,10 @@ def failed_at(compilation: Compilation | Compiled) -> str | None:
     return broken_place(*at.function, at.caller).replace("`", "") if at else None
 
 
-def failure_of(compilation: Compilation | Compiled) -> str:
+def failure_of(compilation: Compilation | Compiled, longest: int = 60) -> str:
     """``Unsupported: it branches on a tensor's value, at loss (train.py:5)``."""
-    text, at = failure(compilation.failure, compilation.failure_reason), failed_at(compilation)
+    text = failure(compilation.failure, compilation.failure_reason, longest)
+    at = failed_at(compilation)
     return f"{text}, at {at}" if at else text
 
 
@@ -237,7 +239,8 @@ def broken_at(places: Iterable[tuple[str | None, str | None]]) -> str:
 
 def plain_reason(target: CompileTarget) -> str | None:
     """Why it is recompiled, in plain words; ``None`` if there are none."""
-    return plain(target.reason, target.category, target.of_class, target.parameter)
+    of = target.of_class, target.parameter, target.actual
+    return plain(target.reason, target.category, *of)
 
 
 def reason(target: CompileTarget, longest: int = REASON_LIMIT) -> str:

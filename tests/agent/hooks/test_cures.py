@@ -366,6 +366,46 @@ def crop(*, cured: bool) -> None:
         positions(x(1, 1, height, width))
 
 
+def grown_list(*, cured: bool) -> None:
+    class Sum(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.of = torch.nn.ParameterList([torch.ones(4)] * (3 if cured else 1))
+
+        def forward(self, x: Any) -> Any:
+            return sum(x * one for one in self.of)
+
+    model = Sum()
+    step = compiled(model)
+    for _ in range(3):
+        step(x())
+        if not cured:
+            model.of.append(torch.ones(4))
+
+
+def empty_state(*, cured: bool) -> None:
+    class Momentum(torch.optim.Optimizer):  # type: ignore[misc, name-defined]
+        def __init__(self, params: Any) -> None:
+            super().__init__(params, {})
+            if cured:
+                for p in self.param_groups[0]["params"]:
+                    self.state[p]["mean"] = torch.zeros_like(p)
+
+        @torch.no_grad()
+        def step(self) -> None:
+            for p in self.param_groups[0]["params"]:
+                state = self.state[p]
+                if not state:
+                    state["mean"] = torch.zeros_like(p)
+                p.sub_(state["mean"].lerp_(p.grad, 0.1))
+
+    parameter = torch.nn.Parameter(x())
+    parameter.grad = x()
+    step = compiled(Momentum([parameter]).step)
+    for _ in range(3):
+        step()
+
+
 def loop(*, cured: bool) -> None:
     @compiled
     def total(x: Any, end: int) -> Any:
@@ -427,19 +467,21 @@ CURES: list[tuple[Program, str, str, int]] = [
     (transform, "torch.func", "torch.compile(torch.func.vmap(f))", 0),
     (backend, "another backend function", "same backend function", 0),
     (adapter, "is of another type than", "Add and replace submodules", 0),
-    (counter, ".0.calls` is no longer 3", "allow_unspec_int_on_nn_module", 1),
-    (own_counter, "`self.calls` is no longer 3", "allow_unspec_int_on_nn_module", 1),
+    (counter, ".0.calls` went from 3 to", "allow_unspec_int_on_nn_module", 1),
+    (own_counter, "`self.calls` went from 3 to", "allow_unspec_int_on_nn_module", 1),
     (global_counter, ".calls` is no longer 3", "in a tensor", 0),
     (relation, "`g.size(0) <= g.size(1)` no longer holds", "outside of it", 1),
     (text, "of['...']` changed (test_cures.py:", "branch on it before the call", 0),
     (crop, "16 != (x.size(3) // 2)` no longer holds (test_cures.py:", "pad or bucket the size", 1),
-    (loop, "`end` is no longer 3", "select with a mask", 0),
-    (number_as_a_size, "`count` is no longer 1", "keep it above 1", 1),
+    (loop, "`end` went from 3 to", "select with a mask", 0),
+    (grown_list, "the number of parameters of `self.of` went from 1 to 2", "Add and replace", 0),
+    (empty_state, ".state` was empty", "in its __init__", 0),
+    (number_as_a_size, "`count` went from 1 to", "keep it above 1", 1),
     (branch_on_a_number, "`step <= 5` no longer holds (test_", "outside of the compiled", 1),
-    (dropout_that_rises, ".p` is no longer 0.3", "(torch.rand_like(x) > p) / (1 - p)", 0),
-    (exponent, "`rate` is no longer 0.3", "torch.exp instead of math.exp", 0),
+    (dropout_that_rises, ".p` went from 0.3 to", "(torch.rand_like(x) > p) / (1 - p)", 0),
+    (exponent, "`rate` went from 0.3 to", "torch.exp instead of math.exp", 0),
     (timestep, "`t`, a tensor as an index, is no longer 2", "x[t[None]]", 0),
-    (closure, "`window` in the closure of `mask_mod` is no longer 3.5", "as a tensor", 0),
+    (closure, "`window` in the closure of `mask_mod` went from 3.5 to", "as a tensor", 0),
     (new_class, "`self` is of another type than `Net`", "Define the class once", 0),
     (new_model, "first compilation of another `Net`", "torch._dynamo.reset() between trials", 0),
     (grown_layer, "weight`: dim 0 went from 4 to 5", "force_nn_module_property_static_shapes", 1),

@@ -6,7 +6,7 @@ from _loop import CURED, net, steps
 SOURCE = "huggingface/lerobot#2397"
 EXPECT = {
     "category": "python_value",
-    "names": ["`deterministic` is no longer False"],
+    "names": ["`deterministic` went from False to"],
     "remedy": ["compile one function for each of few values"],
     "recompiles": 1,
     "cured": 0,

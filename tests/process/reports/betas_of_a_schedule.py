@@ -6,7 +6,7 @@ from _loop import CURED, net
 SOURCE = "pytorch/pytorch#133898"
 EXPECT = {
     "category": "python_value",
-    "names": ["`self.param_groups[0]['betas'][0]` is no longer"],
+    "names": ["`self.param_groups[0]['betas'][0]` went from"],
     "remedy": ["cycle_momentum=False"],
     "recompiles": 1,
     "breaks": 2,

@@ -6,7 +6,7 @@ from _loop import CURED, net, steps
 SOURCE = "pytorch/pytorch#186452"
 EXPECT = {
     "category": "python_value",
-    "names": ["`decay` is no longer 0.1", "`1.0 + ((-1)*decay) >= 0.5` no longer holds"],
+    "names": ["`decay` went from 0.1 to", "`1.0 + ((-1)*decay) >= 0.5` no longer holds"],
     "remedy": ["pass an operator's number as a tensor"],
     "recompiles": 2,
     "cured": 0,

@@ -6,7 +6,7 @@ from _loop import CURED, net, steps
 SOURCE = "pytorch/pytorch#143670"
 EXPECT = {
     "category": "python_value",
-    "names": ["the length of `names` is no longer 1", "`number` is no longer 4"],
+    "names": ["the length of `names` went from 1 to", "`number` went from 4 to"],
     "remedy": ["Keep the number of items", "keep it out of the compiled function"],
     "recompiles": 5,
     "cured": 1,

@@ -6,7 +6,7 @@ from _loop import CURED, net, steps
 SOURCE = "Dao-AILab/quack#150"
 EXPECT = {
     "category": "python_value",
-    "names": ["`longest` is no longer 490"],
+    "names": ["`longest` went from 490 to"],
     "remedy": ["each cost", "leave dynamic=False"],
     "recompiles": 7,
     "cured": 1,

@@ -5,7 +5,7 @@ from _loop import CURED, LIMIT
 
 SOURCE = "pytorch/ao#2500"
 EXPECT = {
-    "names": ["`rate` is no longer 0.5"],
+    "names": ["`rate` went from 0.5 to"],
     "remedy": ["pass the number that changes (a learning rate, a step count) as a tensor"],
     "recompiles": 23,
     "cured": 2,

@@ -5,7 +5,7 @@ from _loop import CURED, LIMIT, steps
 
 SOURCE = "huggingface/lerobot#3610"
 EXPECT = {
-    "names": ["`number` is no longer 1"],
+    "names": ["`number` went from 1 to"],
     "remedy": ["_limit, for example to 16"],
     "recompiles": 8,
     "graphs": 8,

@@ -8,7 +8,7 @@ from _loop import net, steps
 SOURCE = "nicklashansen/tdmpc2#46"
 EXPECT = {
     "category": "python_value",
-    "names": ["['t0']` is no longer True"],
+    "names": ["['t0']` went from True to"],
     "remedy": [],
     "recompiles": 1,
     "cured": None,

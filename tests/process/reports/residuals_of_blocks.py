@@ -6,7 +6,7 @@ from _loop import CURED, net, steps
 SOURCE = "tdrussell/diffusion-pipe#439"
 EXPECT = {
     "category": "python_value",
-    "names": ["the length of `inputs` is no longer 5", "the length of `inputs` is no longer 3"],
+    "names": ["the length of `inputs` went from 5 to", "the length of `inputs` went from 3 to"],
     "recompiles": 3,
     "cured": 0,
 }

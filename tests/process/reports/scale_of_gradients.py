@@ -6,7 +6,7 @@ from _loop import CURED, net, optimizer
 SOURCE = "meta-pytorch/torchtune#2624"
 EXPECT = {
     "category": "python_value",
-    "names": ["`factor` is no longer 0.08"],
+    "names": ["`factor` went from 0.08 to"],
     "remedy": ["as a tensor"],
     "recompiles": 5,
     "cured": 0,

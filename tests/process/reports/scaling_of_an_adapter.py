@@ -6,7 +6,7 @@ from _loop import CURED, steps
 SOURCE = "huggingface/peft#2416"
 EXPECT = {
     "category": "python_value",
-    "names": ["scaling['...']` is no longer 1"],
+    "names": ["scaling['...']` went from 1 to"],
     "remedy": ["pass it as a tensor"],
     "recompiles": 1,
     "cured": 0,

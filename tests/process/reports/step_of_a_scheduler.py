@@ -6,7 +6,7 @@ from _loop import CURED, net, steps
 SOURCE = "huggingface/diffusers#4347"
 EXPECT = {
     "category": "python_value",
-    "names": ["`self.index` was None and is not None now", "`self.index` is no longer 1"],
+    "names": ["`self.index` was None and is not None now", "`self.index` went from 1 to"],
     "remedy": ["a number if it is one later"],
     "recompiles": 2,
     "cured": 1,

@@ -393,7 +393,7 @@ _latest: Bounded[int, tuple[Any, dict[str, Any]]] = Bounded(MOST_THREADS)
 _PLACE = ("name", "file", "line")  # PyTorch's own name is that of the code object
 _CIRCUMSTANCES = (*_PLACE, "caller", "dynamic", "again", "class", "anew")
 _TARGET = (*_PLACE, "code", "caller")
-_OF_REASON = ("reason", "category", "last_batch", "parameter")
+_OF_REASON = ("reason", "category", "last_batch", "parameter", "actual")
 
 
 class Compiling:

@@ -24,12 +24,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from types import FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from warmwatch._guard import quietly
 from warmwatch.hooks.dynamo.guard_tree import Reader, own_attribute
-from warmwatch.hooks.dynamo.targets import INSTANCES, owners
+from warmwatch.hooks.dynamo.targets import INSTANCES, owners, wrapped_by
 from warmwatch.hooks.dynamo.variants import tensors_in
 from warmwatch.hooks.last_batch import ragged_last_batch
 from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up, untraced
@@ -61,10 +61,16 @@ def install(listener: Listener) -> Installed:
         if reason := cause.text:
             values = getattr(frame, "f_locals", {})
             names = getattr(frame, "f_globals", {})
-            reason = _named_backend(_named_constants(_named_cells(reason, values, names)))
+            reason = _named_lists(_named_constants(_named_cells(reason, values, names)))
+            reason = _named_backend(reason)
             category = NEW_INSTANCE if cause.is_instance else category_of(reason)
             changed = {name: values[name] for name in cause.rejected if name in values}
-            why = {**_last_batch(reason, category), **_parameter(reason, category, changed)}
+            why = {
+                **_last_batch(reason, category),
+                **_parameter(reason, category, changed),
+                **_actual(cause.text, values, names),
+            }
+            reason = _named_wrapped(reason, getattr(frame, "f_code", None), values)
             fact = {"reason": reason, "category": category, **_where(frame), **why}
             listener.post("recompile", fact)
 
@@ -115,6 +121,31 @@ def _named_constants(reason: str) -> str:
         return f"{match['name']} {constant}" if constant else match[0]
 
     return _OF_ID.sub(named, reason)
+
+
+_GUARD = re.compile(r"^(\s*!?\d[\d/_]*:\s)(.*?)(?=  # |$)", re.MULTILINE)
+
+
+def _named_wrapped(reason: str, code: Any, values: Mapping[str, Any]) -> str:
+    """``reason`` with the class or function that a wrapper of PyTorch's calls, in place of the
+    wrapper's own variable."""
+    variable = wrapped_by(code, values) if isinstance(code, CodeType) else None
+    if variable is None:
+        return reason
+    own, called = variable
+    pattern = re.compile(rf"(?<![\w.\]'])(?:{re.escape(own)}|L\['{re.escape(own)}'\])(?![\w'])")
+    return _GUARD.sub(lambda match: match[1] + pattern.sub(called, match[2]), reason)
+
+
+# PyTorch's own list of parameters counts them
+_SIZE_OF_LIST = re.compile(
+    r"(?P<of>[\w.\[\]'\"]{1,200})\._size == (?P<size>\d+)(?= +# [^\n]*nn/modules/container\.py:)"
+)
+
+
+def _named_lists(reason: str) -> str:
+    """``reason`` with the length of a list of parameters as PyTorch names that of other modules."""
+    return _SIZE_OF_LIST.sub(r"len(\g<of>._parameters) != \g<size>", reason)
 
 
 _NO_GUARD = re.compile(r"^(\s*\d[\d/_]*:)\s*$", re.MULTILINE)
@@ -173,6 +204,59 @@ def _parameter(reason: str, category: str, changed: Mapping[str, Any]) -> dict[s
         names = (name for name, value in pairs if type(value) is kind and size in value.shape)
         name = next(names, None)
     return {"parameter": name} if name else {}
+
+
+_EQUALS = re.compile(
+    r"\s*!?\d[\d/_]*:\s*(?P<length>len\()?(?:(?P<scope>[LG])\['(?P<quoted>\w+)'\]|(?P<name>[A-Za-z_]\w*))"
+    r"(?P<steps>(?:\.\w+|\[\d+\]|\['[^'\n]{1,100}'\]){0,16})\)? [!=]= (?P<old>[\w.+-]+)"
+)
+# attributes that are no code of the program's
+_OWN = {
+    FunctionType: ("__defaults__", "__kwdefaults__", "__closure__"),
+    CellType: ("cell_contents",),
+    partial: ("args", "keywords", "func"),
+}
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]|\['([^'\n]{1,100})'\]")
+_NUMBERS = (bool, int, float)
+_MOST_DIGITS = 20
+
+
+def _attribute(value: Any, name: str) -> Any:
+    kind = type(value)
+    if name in _OWN.get(kind, ()):
+        return getattr(value, name)
+    fields = vars(kind).get("_fields") if isinstance(value, tuple) else None  # a named one
+    if isinstance(fields, tuple) and name in fields:
+        return tuple.__getitem__(value, fields.index(name))
+    return own_attribute(value, name)
+
+
+def _actual(reason: str, values: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, str]:
+    """``actual``: the number, or the length, that is no longer what the first guard expects.
+
+    It is read without running code of the program: of plain containers and objects' own
+    attributes alone.
+    """
+    match = _EQUALS.match(reason)
+    if match is None:
+        return {}
+    try:
+        value = (names if match["scope"] == "G" else values)[match["quoted"] or match["name"]]
+        for name, index, key in _STEP.findall(match["steps"]):
+            if name:
+                value = _attribute(value, name)
+            elif isinstance(value, dict):
+                value = dict.__getitem__(value, key or int(index))
+            else:
+                kind = list if isinstance(value, list) else tuple
+                value = kind.__getitem__(value, int(index))
+        if match["length"]:
+            kinds: tuple[Any, ...] = (list, tuple, dict)
+            value = next(kind for kind in kinds if isinstance(value, kind)).__len__(value)
+    except (KeyError, IndexError, TypeError, ValueError, StopIteration):
+        return {}
+    text = repr(value) if type(value) in _NUMBERS else ""
+    return {"actual": text} if text not in ("", match["old"]) and len(text) <= _MOST_DIGITS else {}
 
 
 def _entries(cached: Any) -> dict[str, Any]:

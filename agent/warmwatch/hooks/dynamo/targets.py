@@ -19,12 +19,13 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from warmwatch.shared.bounded import OfObjects
 from warmwatch.shared.phrases import COMPILED_AUTOGRAD, resumed
-from warmwatch.shared.user_code import nearest, place
+from warmwatch.shared.user_code import is_library, nearest, place
 
 _MOST_CODES = 4096
 _MOST_ENTRIES = 1024  # of one code
@@ -135,6 +136,8 @@ INSTANCES = Instances()
 
 
 _OPTIMIZERS = "torch.optim"
+_TRANSFORMS = "torch._functorch"
+_MOST_WRAPPERS = 8
 _GRAPH = "<eval_with_key>"
 _LONGEST = 80  # characters of a class's name
 _MOST = 4096
@@ -169,6 +172,8 @@ def target(code: CodeType, values: Any, compile_id: Any, module: Any) -> dict[st
             fields = _named(code.co_name) if called is None else _wrapped(called)
         elif isinstance(module, str) and module.startswith(_OPTIMIZERS):
             fields = _of_optimizer(code, values)
+        elif isinstance(module, str) and module.startswith(_TRANSFORMS):
+            fields = _transformed(values.get("func"))
         elif code.co_filename.startswith("<"):
             fields = _generated(code, values)
         else:
@@ -179,17 +184,57 @@ def target(code: CodeType, values: Any, compile_id: Any, module: Any) -> dict[st
 
 
 def _wrapped(called: Any) -> dict[str, Any] | None:
+    called = _innermost(called)
+    if isinstance(called, FunctionType) and not is_library(called.__code__.co_filename):
+        code = called.__code__
+        return place(called.__name__, code.co_filename, code.co_firstlineno)
     if isinstance(called, FunctionType | BuiltinFunctionType):
         return _named(called.__name__)
     owner = owner_of(called)
     return _named(type(owner).__name__, _compiled_at.get(owner))
 
 
-def _of_optimizer(code: CodeType, values: Mapping[str, Any]) -> dict[str, Any] | None:
+def _innermost(called: Any) -> Any:
+    """What a partial function, or one that ``functools.wraps`` made, calls in the end."""
+    for _ in range(_MOST_WRAPPERS):
+        if type(called) is partial:
+            called = called.func
+        elif isinstance(called, FunctionType) and "__wrapped__" in vars(called):
+            called = vars(called)["__wrapped__"]
+        else:
+            break
+    return called
+
+
+def wrapped_by(code: CodeType, values: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The variable of a wrapper of PyTorch's with what it calls, and the name of that."""
+    if code.co_filename.endswith(AROUND) and "fn" in values:
+        called, variable = _innermost(values["fn"]), "fn"
+    elif _is_a(owner := _first(values), _OPTIMIZERS, "Optimizer"):
+        called, variable = owner, "args[0]"
+    else:
+        return None
+    is_function = isinstance(called, FunctionType | BuiltinFunctionType)
+    name = called.__name__ if is_function else type(owner_of(called)).__name__
+    return (variable, name) if len(name) <= _LONGEST and name.isidentifier() else None
+
+
+def _first(values: Mapping[str, Any]) -> Any:
+    """The first argument of a wrapper."""
     arguments = values.get("args")
+    return arguments[0] if isinstance(arguments, tuple) and arguments else None
+
+
+def _transformed(called: Any) -> dict[str, Any] | None:
+    """The user's function that a transform, such as ``vmap``, calls."""
+    fields = _wrapped(called) if isinstance(called, FunctionType) else None
+    return fields if fields and fields["file"] else None
+
+
+def _of_optimizer(code: CodeType, values: Mapping[str, Any]) -> dict[str, Any] | None:
     owner = values.get("self")
-    if owner is None and isinstance(arguments, tuple) and arguments:
-        owner = arguments[0]
+    if owner is None:
+        owner = _first(values)
     if not _is_a(owner, _OPTIMIZERS, "Optimizer"):
         return None
     rest = resumed(code.co_name)
