@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 from msgspec import Struct
@@ -22,9 +22,6 @@ from warmwatch_monitor.model.run_summary import FARTHEST, Compiled, RankSummary,
 from warmwatch_monitor.output import options, safe_writing
 from warmwatch_monitor.output.console import note, say
 from warmwatch_monitor.output.json_text import as_json
-
-if TYPE_CHECKING:
-    from warmwatch_monitor.model.run_summary import RunSummary
 
 
 class ExportedFile(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct, to_builtins
@@ -32,7 +31,7 @@ from warmwatch_monitor.client.summaries import ended_run, ended_words
 from warmwatch_monitor.commands import py_spy
 from warmwatch_monitor.figures.machine import Compiler
 from warmwatch_monitor.figures.rank import Place
-from warmwatch_monitor.model.snapshot import RankView
+from warmwatch_monitor.model.snapshot import RankView, Snapshot
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, plain, say
 from warmwatch_monitor.output.json_text import as_json
@@ -50,11 +49,6 @@ from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.conditions import conditions_beyond
 from warmwatch_monitor.status.words.sentence import NO_RUN
 from warmwatch_monitor.status.words.states import describe_state
-
-if TYPE_CHECKING:
-    from warmwatch.shared.record.stack_file import Stacks
-    from warmwatch_monitor.figures.machine import Compiler
-    from warmwatch_monitor.model.snapshot import RankView, Snapshot
 
 _MOST_RANKS = 8
 # without a step, where ranks hang that wait for others in init_process_group() or their first step

@@ -47,7 +47,6 @@ from warmwatch_monitor.server.sender import Sender, make_sender
 from warmwatch_monitor.sources.listed import SOURCES
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.history.keeper import Keeper
     from warmwatch_monitor.server.guard import Audit
 
 

@@ -20,7 +20,7 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.base.bounded import read_text
 from warmwatch_monitor.base.errors import UsageError
 from warmwatch_monitor.commands.check import baseline
-from warmwatch_monitor.commands.check.baseline import parsed
+from warmwatch_monitor.commands.check.baseline import Baseline, MeasuredRun, parsed
 from warmwatch_monitor.commands.check.comparison import Comparison, compared
 from warmwatch_monitor.commands.check.output import (
     CheckDocument,
@@ -51,7 +51,6 @@ from warmwatch_monitor.sources.records.parsed_journal import parse_journal
 from warmwatch_monitor.status.words.run import run_answer
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.commands.check.baseline import Baseline, MeasuredRun
     from warmwatch_monitor.model.records import RecordReading
     from warmwatch_monitor.model.snapshot import RunView, Snapshot
 

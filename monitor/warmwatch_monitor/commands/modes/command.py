@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -22,7 +22,7 @@ from warmwatch_monitor.base.errors import UsageError
 from warmwatch_monitor.client.completion import modes_of_torch
 from warmwatch_monitor.commands.compare.comparison import EAGER, step_of
 from warmwatch_monitor.commands.launch import check_name, fresh_caches, startable
-from warmwatch_monitor.commands.modes.child_process import counted_signals
+from warmwatch_monitor.commands.modes.child_process import Stops, counted_signals
 from warmwatch_monitor.commands.modes.drift import drift
 from warmwatch_monitor.commands.modes.one_mode import (
     Expected,
@@ -32,17 +32,13 @@ from warmwatch_monitor.commands.modes.one_mode import (
     attempt,
     expected,
 )
-from warmwatch_monitor.commands.modes.table import NAMES, USUAL, Modes
+from warmwatch_monitor.commands.modes.table import NAMES, USUAL, Modes, Tried
 from warmwatch_monitor.commands.modes.table import modes as table_of
 from warmwatch_monitor.commands.modes.wording import page
 from warmwatch_monitor.commands.report.command import cleaned, show
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, say
 from warmwatch_monitor.output.json_text import as_json
-
-if TYPE_CHECKING:
-    from warmwatch_monitor.commands.modes.child_process import Stops
-    from warmwatch_monitor.commands.modes.table import Tried
 
 FAILED, DRIFTED = 1, 3
 _SHOWS_OUTPUT = frozenset({"failed", "nothing"})

@@ -21,19 +21,17 @@ from warmwatch_monitor.base.errors import UsageError
 from warmwatch_monitor.commands.compare.comparison import EAGER, runs_of
 from warmwatch_monitor.commands.launch import environment
 from warmwatch_monitor.commands.launched import Launched
-from warmwatch_monitor.commands.modes.child_process import run_until
+from warmwatch_monitor.commands.modes.child_process import Stops, run_until
 from warmwatch_monitor.commands.modes.drift import read_guards, read_losses
 from warmwatch_monitor.commands.modes.table import Tried
 from warmwatch_monitor.history.summaries import summarize_run
-from warmwatch_monitor.model.snapshot import RankView, RunView
+from warmwatch_monitor.model.snapshot import RankView, RunView, Snapshot
 from warmwatch_monitor.output import safe_writing
 from warmwatch_monitor.output.console import note, plain, rewrite
 from warmwatch_monitor.status.words.run import run_answer
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.commands.modes.child_process import Stops
     from warmwatch_monitor.model.run_summary import RunSummary
-    from warmwatch_monitor.model.snapshot import Snapshot
 
 
 FEWEST = 10  # clean steps

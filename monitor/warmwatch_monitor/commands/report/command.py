@@ -23,14 +23,13 @@ from warmwatch_monitor.commands.report.brief import brief, timeline
 from warmwatch_monitor.commands.report.wording import page, short
 from warmwatch_monitor.output import options, safe_writing
 from warmwatch_monitor.output.console import draw, has_colour, note, plain, say, width
-from warmwatch_monitor.output.document import lines, printed
+from warmwatch_monitor.output.document import Document, lines, printed
 from warmwatch_monitor.output.document import markdown as text_of
 from warmwatch_monitor.output.json_text import as_json
 
 if TYPE_CHECKING:
     from warmwatch_monitor.commands.report.parts import Report
     from warmwatch_monitor.model.run_summary import RunSummary
-    from warmwatch_monitor.output.document import Document
 
 T = TypeVar("T")
 
