@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from warmwatch.hooks.compilers.triton_specializations import Memory, of_kernel, of_tuning
+from warmwatch.hooks.compilers.triton_kernels import Memory, of_kernel, of_tuning
 from warmwatch.shared.advice import advice
 from warmwatch.shared.reasons import plain
 
