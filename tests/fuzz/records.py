@@ -32,7 +32,7 @@ from warmwatch_monitor import metrics
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model.machine import ProcessReading
 from warmwatch_monitor.model.snapshot import Snapshot
-from warmwatch_monitor.pipeline.assembly import Assembly
+from warmwatch_monitor.pipeline.poller import Assembly
 from warmwatch_monitor.server.api.cached import json_body
 from warmwatch_monitor.sources.host import HostAndProcesses
 from warmwatch_monitor.sources.listed import HOST, NVML, RECORDS, Readings

@@ -16,7 +16,7 @@ from warmwatch.shared.record import CompileCounts, StepCounts
 from warmwatch_monitor.figures.machine import Refusal
 from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.model.snapshot import Snapshot
-from warmwatch_monitor.pipeline.assembly import Assembly
+from warmwatch_monitor.pipeline.poller import Assembly
 from warmwatch_monitor.sources.listed import NVML, RECORDS, Readings
 from warmwatch_monitor.sources.records.source import RecordsReading
 

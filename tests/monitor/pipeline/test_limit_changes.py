@@ -14,8 +14,8 @@ from support.values import replace
 from warmwatch_monitor.figures.machine import Refusal
 from warmwatch_monitor.model.machine import ProcessReading
 from warmwatch_monitor.model.records import RecordReading
-from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.limits import Windows, with_limits
+from warmwatch_monitor.pipeline.poller import Assembly
 from warmwatch_monitor.sources.listed import NVML, RECORDS, Readings
 from warmwatch_monitor.sources.records.source import RecordsReading
 

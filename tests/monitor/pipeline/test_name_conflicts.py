@@ -9,7 +9,7 @@ from warmwatch.shared.record import CompileCounts, StepCounts
 from warmwatch.shared.states import State
 from warmwatch_monitor.figures.machine import Refusal
 from warmwatch_monitor.model.records import RecordReading
-from warmwatch_monitor.pipeline.assembly import Assembly
+from warmwatch_monitor.pipeline.poller import Assembly
 from warmwatch_monitor.pipeline.runs import Circumstances, group
 from warmwatch_monitor.sources.listed import RECORDS, Readings
 from warmwatch_monitor.sources.records.source import RecordsReading

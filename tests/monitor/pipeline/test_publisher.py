@@ -25,9 +25,14 @@ from warmwatch_monitor.figures.machine import Refusal, SourceHealth
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.model.snapshot import Snapshot
-from warmwatch_monitor.pipeline import assembly, judging, slowdown
-from warmwatch_monitor.pipeline.assembly import REFUSALS, REFUSALS_OF_A_KIND, bounded
-from warmwatch_monitor.pipeline.poller import Poller
+from warmwatch_monitor.pipeline import judging, slowdown
+from warmwatch_monitor.pipeline.poller import (
+    REFUSALS,
+    REFUSALS_OF_A_KIND,
+    Assembly,
+    Poller,
+    bounded,
+)
 from warmwatch_monitor.server.api.app import Api
 
 GOOD = RecordReading(folder="good", slot=b.WARM, alive=True, pid=1)
@@ -134,18 +139,18 @@ def test_the_publisher_continues_after_the_whole_assembly_raised(
 ) -> None:
     """Without its thread, the last Snapshot would be the answer forever."""
     watching = poller(GOOD, values={"interval": 0.05})
-    whole = assembly.Assembly.make
+    whole = Assembly.make
 
     def broken(*_: object) -> None:
         raise KeyError("nobody thought of this")
 
-    monkeypatch.setattr(assembly.Assembly, "make", broken)
+    monkeypatch.setattr(Assembly, "make", broken)
     watching.start()
     try:
         wait_until(
             lambda: publisher(watching.latest()).error == "KeyError: 'nobody thought of this'"
         )
-        monkeypatch.setattr(assembly.Assembly, "make", whole)
+        monkeypatch.setattr(Assembly, "make", whole)
         wait_until(lambda: publisher(watching.latest()).up)
         assert watching.latest().runs
     finally:

@@ -16,8 +16,8 @@ from warmwatch.shared.verdict import judge
 from warmwatch_monitor.model.machine import GpuReading, ProcessReading
 from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.pipeline import judging
-from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.judging import Work, follow_work
+from warmwatch_monitor.pipeline.poller import Assembly
 from warmwatch_monitor.pipeline.runs import Circumstances, Peers, facts
 from warmwatch_monitor.sources.host import HostAndProcesses
 from warmwatch_monitor.sources.listed import HOST, NVML, RECORDS, Readings

@@ -25,7 +25,7 @@ from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.figures.machine import SourceHealth
 from warmwatch_monitor.model.snapshot import Snapshot, incomplete, why_left_out
-from warmwatch_monitor.pipeline.assembly import Assembly
+from warmwatch_monitor.pipeline.poller import Assembly
 from warmwatch_monitor.sources.listed import RECORDS, Readings
 from warmwatch_monitor.sources.records import directory as directories
 from warmwatch_monitor.sources.records import source as records

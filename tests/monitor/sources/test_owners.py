@@ -24,7 +24,7 @@ from warmwatch_monitor.client import choice
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.figures.machine import Refusal
 from warmwatch_monitor.model.records import Owner, RecordReading
-from warmwatch_monitor.pipeline.assembly import Assembly
+from warmwatch_monitor.pipeline.poller import Assembly
 from warmwatch_monitor.sources.listed import RECORDS, Readings
 from warmwatch_monitor.sources.records.liveness import Owners
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
