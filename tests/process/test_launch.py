@@ -132,6 +132,18 @@ def test_the_report_names_the_signal_that_killed_a_training(records: Path) -> No
     assert "killed by SIGKILL" in done.stderr
 
 
+@pytest.mark.parametrize("options", ["mode='reduce'", "mode='default', options={'debug': True}"])
+def test_a_call_of_torch_compile_that_is_refused_is_recorded_before_anything_ran(
+    records: Path, options: str
+) -> None:
+    body = f"import torch\ntorch.compile(torch.nn.Linear(2, 2), {options})"
+    train = script(records.parent, body)
+    done = started(sys.executable, train, options=("--report",), env=environment(records))
+    assert done.returncode == 1
+    assert "failed before its first step: RuntimeError" in done.stderr
+    assert "list_mode_options" in done.stderr
+
+
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (40, "signal 40")])
 def test_json_names_the_signal_that_killed_the_command(number: int, name: str) -> None:
     killed = started("sh", "-c", f"kill -{int(number)} $$", options=("--json", "-"))

@@ -24,6 +24,7 @@ from warmwatch.process.process_tree import child_name, is_data_worker, is_prepar
 from warmwatch.process.settings import Settings, plain_name
 from warmwatch.process.torch_state import Parameters, has_peers
 from warmwatch.recorder.writer import OwnRecord
+from warmwatch.shared.fallbacks import REFUSED_CALLS
 from warmwatch.steps.batches import make_batches
 from warmwatch.steps.steps import make_steps
 
@@ -224,6 +225,8 @@ class Agent:
         ``leaving``: Python exits, so only the exit status can follow.
         """
         process = self._process
+        if end.refusal in REFUSED_CALLS and not process.record.opened:
+            self.open()  # else nobody would see why the training never began
         if process.record.visible:
             process.ledger.exit(end)
             process.announcer.ended(end)

@@ -19,6 +19,7 @@ from warmwatch.process import process_tree
 from warmwatch.process.ending import End, current_end, on_exit
 from warmwatch.process.settings import Settings, checked, settings_from
 from warmwatch.recorder import exit_status
+from warmwatch.shared.fallbacks import REFUSED_CALLS
 
 if TYPE_CHECKING:
     from warmwatch.lifecycle.agent import Agent
@@ -122,8 +123,8 @@ class Attached:
 
     def finish(self, end: End) -> None:
         """Record the end when Python exits."""
-        if self._agent is not None:
-            self._agent.finish(end, leaving=True)
+        if self._agent is not None or end.refusal in REFUSED_CALLS:
+            self.agent.finish(end, leaving=True)
 
     def forked(self) -> None:
         """Replace the state in a forked child, which is a process of its own."""

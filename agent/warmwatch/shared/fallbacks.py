@@ -81,7 +81,14 @@ _OF_TEXT = {
     "Trying to backward through the graph a second time": "freed_graph",
     "call a compiled backward function within vmap/grad/vjp": "transformed_backward",
     "Detected that you are using FX to ": "traced_again",
+    "Either mode or options can be specified": "mode_and_options",
+    "Unrecognized mode=": "unknown_mode",
+    "Unexpected optimization option": "unknown_option",
+    "Invalid backend: ": "unknown_backend",
 }
+# by ``torch.compile`` itself, before anything compiles or steps
+REFUSED_CALLS = ("mode_and_options", "unknown_mode", "unknown_option", "unknown_backend")
+_OWN_TYPE = ("torch._dynamo.exc", "InvalidBackend")
 # what was refused, and what helps
 REFUSALS = {
     "donated_buffers": (
@@ -123,12 +130,34 @@ REFUSALS = {
         "a compiled function was traced by torch.fx or torch.jit",
         "Trace the uncompiled module, and compile afterwards.",
     ),
+    "mode_and_options": (
+        "torch.compile was called with both mode and options",
+        (
+            "Pass one of the two: torch._inductor.list_mode_options(mode) has the options of a "
+            "mode, to which others can be added."
+        ),
+    ),
+    "unknown_mode": (
+        "torch.compile was called with a mode that this PyTorch does not have",
+        "Take its name from torch._inductor.list_mode_options(), such as reduce-overhead.",
+    ),
+    "unknown_option": (
+        "torch.compile was called with an option that Inductor does not have",
+        "Take its name from torch._inductor.list_options().",
+    ),
+    "unknown_backend": (
+        "torch.compile was called with a backend that PyTorch does not have",
+        "Take its name from torch._dynamo.list_backends(), or install the package that has it.",
+    ),
 }
 
 
 def refusal_of(raised: BaseException) -> str | None:
     """The name of a refusal; ``None`` for any other exception, of which no code runs."""
-    if type(raised) is not RuntimeError or not raised.args or type(raised.args[0]) is not str:
+    kind = type(raised)
+    if kind is not RuntimeError and (kind.__module__, kind.__name__) != _OWN_TYPE:
+        return None
+    if not raised.args or type(raised.args[0]) is not str:
         return None
     text = raised.args[0][:4_000]
     return next((name for part, name in _OF_TEXT.items() if part in text), None)

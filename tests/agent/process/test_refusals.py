@@ -52,6 +52,27 @@ def traced(of: Any) -> None:
     torch.jit.trace(of, torch.ones(2, 4))
 
 
+def wrapped(net: Any, **options: Any) -> Any:
+    import torch
+
+    return torch.compile(net, **options)
+
+
+def options_of(*mode: str) -> Any:
+    import torch
+
+    return torch._inductor.list_mode_options(*mode)
+
+
+def listed(function: str, name: str) -> str:
+    """``name``, if PyTorch lists it."""
+    import torch
+
+    module, _, called = function.partition(".")
+    assert name in getattr(getattr(torch, module), called)()
+    return name
+
+
 def rows_of(weight: Any) -> Any:
     return weight.unbind(0)
 
@@ -70,6 +91,22 @@ REFUSED: dict[str, tuple[Callable[..., None], Callable[..., None]]] = {
         lambda net, compiled: jacobian(compiled(net)),
         lambda net, _: jacobian(net),
     ),
+    "mode_and_options": (
+        lambda net, _: wrapped(net, mode="reduce-overhead", options={"max_autotune": True}),
+        lambda net, _: wrapped(net, options={**options_of("reduce-overhead"), "debug": False}),
+    ),
+    "unknown_mode": (
+        lambda net, _: wrapped(net, mode="reduce"),
+        lambda net, _: [wrapped(net, mode=name) for name in options_of()],
+    ),
+    "unknown_option": (
+        lambda net, _: wrapped(net, options={"max_autotun": True}),
+        lambda net, _: wrapped(net, options={listed("_inductor.list_options", "debug"): True}),
+    ),
+    "unknown_backend": (
+        lambda net, _: wrapped(net, backend="inductr"),
+        lambda net, _: wrapped(net, backend=listed("_dynamo.list_backends", "inductor")),
+    ),
     "traced_again": (lambda net, compiled: traced(compiled(net)), lambda net, _: traced(net)),
 }
 
@@ -85,7 +122,8 @@ def test_what_compiled_code_refuses_is_named_and_the_remedy_cures(name: str) -> 
     with pytest.raises(RuntimeError) as raised:
         refused(torch.nn.Linear(4, 2), compiled)
     end = end_of(raised.value, None)
-    assert (end.exception, end.refusal) == ("RuntimeError", name)
+    kind = "InvalidBackend" if name == "unknown_backend" else "RuntimeError"
+    assert (end.exception, end.refusal) == (kind, name)
     cured(torch.nn.Linear(4, 2), compiled)
 
 

@@ -389,7 +389,8 @@ class End(Struct, frozen=True, kw_only=True):
     """
     refusal: str | None = None
     """What compiled code refused to do, such as `double_backward` (a second derivative) or
-    `overwritten_output` (of a CUDA graph); null for any other end.
+    `overwritten_output` (of a CUDA graph), or why `torch.compile` refused a call, such as
+    `unknown_backend`; null for any other end.
     """
     signal: str | None = None
     """Name of the signal that killed it, such as `SIGABRT`; null if none did, or if it is unknown.
