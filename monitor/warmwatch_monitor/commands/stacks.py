@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted, duration
 from warmwatch.shared.record import STACKS, RecordError
@@ -99,8 +100,11 @@ def stacks(
             break
     left_out = max(0, len(views) - _MOST_RANKS)
     ranks = (_stacks_of(view) for view in views[:_MOST_RANKS])
-    is_found = _print_json([*ranks], left_out) if is_json else _print(ranks, left_out)
-    ctx.exit(0 if is_found else 1)
+    if is_json:
+        document = StacksDocument(ranks=[*ranks], ranks_left_out=left_out)
+        say(as_json(document))
+        ctx.exit(0 if any(rank.source for rank in document.ranks) else 1)
+    ctx.exit(0 if _print(ranks, left_out) else 1)
 
 
 def _living(snapshot: Snapshot, run: str | None, dir: str | None) -> list[RankView]:
@@ -144,27 +148,51 @@ def _hangs(view: RankView) -> bool:
     )
 
 
-def _stacks_of(view: RankView) -> RankProcess:
+def _stacks_of(view: RankView) -> RankStacks:
     """Its stacks from py-spy; if py-spy fails, those that its agent wrote."""
     pid = view.figures.life.pid
+    head, *clauses = describe_state(view)
+    why = next((f"{clause.joint}{clause.text}" for clause in clauses if clause.text), "")
+    rank = RankStacks(
+        run=view.run,
+        rank=view.rank,
+        pid=pid,
+        state=view.judgement.state.value,
+        summary=f"{head.text}{why}",
+        conditions=[condition.text for condition in conditions_beyond(view).values()],
+    )
     if pid is None:
         why = "its process cannot be seen from here (another pid namespace)"
-        return _left(view, (), why)
-    compilers = compilers_of(pid)
+        return _by_agent(rank, view, why)
+    rank = replace(rank, compilers=[*compilers_of(pid)])
     try:
         stacks = py_spy.dump(pid, stopped=view.process is not None and view.process.stopped)
     except SourceError as error:
-        return _left(view, compilers, str(error))
-    return RankProcess(view=view, compilers=compilers, present=stacks)
+        return _by_agent(rank, view, str(error))
+    threads = [*map(_thread, stacks)]
+    return replace(rank, source="py-spy", age_seconds=0.0, threads=threads) if threads else rank
 
 
-def _left(view: RankView, compilers: Sequence[Compiler], why: str) -> RankProcess:
-    """The agent's stack dump of the compilation in progress."""
+def _by_agent(rank: RankStacks, view: RankView, why: str) -> RankStacks:
+    """``rank`` with the agent's last dump of the compilation in progress, else with its threads as
+    the kernel shows them.
+    """
     left, problem = _of_agent(view)
-    problems = (why,) if problem is None else (why, problem)
-    pid = view.figures.life.pid
-    kernel = kernel_threads(pid) if pid is not None and not left else ()
-    return RankProcess(view=view, compilers=compilers, left=left, kernel=kernel, problems=problems)
+    rank = replace(rank, problems=[*filter(None, (why, problem))])
+    if not left:
+        return replace(rank, kernel_threads=[*kernel_threads(rank.pid)] if rank.pid else [])
+    last = left[-1]
+    same = next(stacks for stacks in left if _where(stacks) == _where(last))
+    return replace(
+        rank,
+        source="agent",
+        age_seconds=max(0, time.monotonic_ns() - last.at_ns) / 1e9,
+        phase=last.phase,
+        compiled_seconds=_into(last),
+        same_since_seconds=_into(same) if len(left) > 1 else None,
+        threads=[*map(_thread, last.threads)],
+        threads_left_out=last.threads_left_out,
+    )
 
 
 def _of_agent(view: RankView) -> tuple[Sequence[Stacks], str | None]:
@@ -180,7 +208,7 @@ def _of_agent(view: RankView) -> tuple[Sequence[Stacks], str | None]:
     return left, None if left else _NONE_YET
 
 
-def _print(ranks: Iterator[RankProcess], left_out: int) -> bool:
+def _print(ranks: Iterator[RankStacks], left_out: int) -> bool:
     """Print the stacks; returns whether there were any."""
     is_found = False
     for rank in ranks:
@@ -188,30 +216,46 @@ def _print(ranks: Iterator[RankProcess], left_out: int) -> bool:
             say(plain(line))
         for problem in rank.problems:
             note(f"warmwatch: {plain(problem)}")
-        is_found = is_found or bool(rank.present or rank.left)
+        is_found = is_found or rank.source is not None
     if left_out:
         say(f"... and {counted(left_out, 'more rank')}: --rank N shows one")
     return is_found
 
 
-def _lines(rank: RankProcess) -> Iterator[str]:
-    yield from heading(rank.view)
-    yield from at_work(rank.compilers)
-    if rank.present:
+def _lines(rank: RankStacks) -> Iterator[str]:
+    yield f"{rank.run} rank {rank.rank}" + ("" if rank.pid is None else f" (pid {rank.pid})")
+    yield from (f"  {text}" for text in (rank.summary, *rank.conditions))
+    for compiler in rank.compilers:
+        doing = "stopped" if compiler.stopped else "busy" if compiler.busy else "idle"
+        used = duration(compiler.cpu_seconds)
+        yield f"  {compiler.name} (pid {compiler.pid}): {doing}, {used} of CPU so far"
+    if rank.source == "py-spy":
         yield "  Python stacks, by py-spy now:"
-        yield from threads(rank.present)
-    elif rank.left:
-        yield from left_by_agent(rank.left, time.monotonic_ns())
-    elif rank.kernel:
-        yield from by_kernel(rank.kernel)
+    elif rank.source:
+        yield f"  Python stacks, by its agent {_when(rank)}:"
+    for number, thread in enumerate(rank.threads, 1):
+        marks = ["main"] * thread.main + ["compiles"] * thread.compiles
+        yield f"  thread {number}" + (f" ({', '.join(marks)})" if marks else "")
+        lines = [f"    {f.name} ({f.file}:{f.line})" for f in thread.frames]
+        if thread.left_out:
+            lines.insert(INNERMOST, f"    ... {counted(thread.left_out, 'frame')} left out")
+        yield from lines
+    if rank.threads_left_out:
+        yield f"  ... and {counted(rank.threads_left_out, 'thread')} more"
+    if rank.kernel_threads:
+        yield from by_kernel(rank.kernel_threads)
 
 
-def _print_json(processes: Sequence[RankProcess], left_out: int) -> bool:
-    """Print the same as one JSON object."""
-    now = time.monotonic_ns()
-    ranks = [rank_stacks(process, now) for process in processes]
-    say(as_json(StacksDocument(ranks=ranks, ranks_left_out=left_out)))
-    return any(process.present or process.left for process in processes)
+def _when(rank: RankStacks) -> str:
+    """``5 s ago, after 2 min of compiling in inductor; the same as after 60 s``."""
+    into, same = rank.compiled_seconds or 0.0, rank.same_since_seconds
+    phase = f" in {rank.phase}" if rank.phase else ""
+    text = f"{duration(rank.age_seconds or 0.0)} ago, after {duration(into)} of compiling{phase}"
+    if same is None:
+        return text
+    return f"{text}; " + (
+        f"the same as after {duration(same)}" if same < into else "elsewhere than before"
+    )
 
 
 _MOST = 64  # lines; an agent doubles its pauses, so a day has about a dozen
@@ -331,21 +375,25 @@ class RankStacks(Struct, frozen=True, kw_only=True):
     """What it does, in one clause."""
     conditions: list[str]
     """Its conditions, one clause each."""
-    compilers: list[Compiler]
+    compilers: list[Compiler] = []
     """The compilers below its process."""
-    source: str | None
+    source: str | None = None
     """Where the stacks come from: `py-spy` or `agent`; null without stacks."""
-    age_seconds: float | None
+    age_seconds: float | None = None
     """How old the stacks are, in seconds; null without stacks."""
-    phase: str | None
+    phase: str | None = None
     """Phase of the compile activity at that time; null if unknown, and from py-spy."""
-    threads: list[PythonThread]
+    compiled_seconds: float | None = None
+    """For how long it had compiled at that time; null from py-spy, and without stacks."""
+    same_since_seconds: float | None = None
+    """For how long it had compiled when the agent first found it there; null if it looked once."""
+    threads: list[PythonThread] = []
     """Its Python threads: those that compile, the main thread, then the others."""
-    threads_left_out: int
+    threads_left_out: int = 0
     """Number of threads that the agent left out."""
-    kernel_threads: list[KernelThreads]
+    kernel_threads: list[KernelThreads] = []
     """Its threads as the kernel shows them, if there are no Python stacks."""
-    problems: list[str]
+    problems: list[str] = []
     """Why something is missing, one sentence each."""
 
 
@@ -360,36 +408,6 @@ class StacksDocument(Struct, frozen=True, kw_only=True):
     """Number of other such ranks."""
 
 
-def heading(view: RankView) -> Iterator[str]:
-    """The rank, its activity, and a line for each condition."""
-    pid = view.figures.life.pid
-    yield f"{view.run} rank {view.rank}" + ("" if pid is None else f" (pid {pid})")
-    head, *clauses = describe_state(view)
-    why = next((f"{clause.joint}{clause.text}" for clause in clauses if clause.text), "")
-    yield f"  {head.text}{why}"
-    yield from (f"  {condition.text}" for condition in conditions_beyond(view).values())
-
-
-def at_work(compilers: Sequence[Compiler]) -> Iterator[str]:
-    """A line for each compiler below it."""
-    for compiler in compilers:
-        doing = "stopped" if compiler.stopped else "busy" if compiler.busy else "idle"
-        used = duration(compiler.cpu_seconds)
-        yield f"  {compiler.name} (pid {compiler.pid}): {doing}, {used} of CPU so far"
-
-
-def left_by_agent(stacks: Sequence[Stacks], now_ns: int) -> Iterator[str]:
-    """The latest stack dump of the agent, and since when it has been the same."""
-    last = stacks[-1]
-    ago = duration(max(0, now_ns - last.at_ns) / 1e9)
-    phase = f" in {last.phase}" if last.phase else ""
-    into = f"after {_into(last)} of compiling{phase}"
-    yield f"  Python stacks, by its agent {ago} ago, {into}{_as(stacks)}:"
-    yield from threads(last.threads)
-    if last.threads_left_out:
-        yield f"  ... and {counted(last.threads_left_out, 'thread')} more"
-
-
 def by_kernel(threadses: Sequence[KernelThreads]) -> Iterator[str]:
     """A line for each group of threads with one name and activity."""
     yield "  Its threads, by the kernel now:"
@@ -401,51 +419,6 @@ def by_kernel(threadses: Sequence[KernelThreads]) -> Iterator[str]:
         )
 
 
-def threads(stacks: Sequence[ThreadStack]) -> Iterator[str]:
-    """Each thread, innermost frame first."""
-    for number, stack in enumerate(stacks, 1):
-        marks = ["main"] * stack.main + ["compiles"] * stack.compiles
-        yield f"  thread {number}" + (f" ({', '.join(marks)})" if marks else "")
-        lines = [f"    {f.name} ({f.file}:{f.line})" for f in stack.frames]
-        if stack.left_out:
-            lines.insert(INNERMOST, f"    ... {counted(stack.left_out, 'frame')} left out")
-        yield from lines
-
-
-class RankProcess(Struct, frozen=True, kw_only=True):
-    """The result for one rank. ``problems``: why something is missing, one sentence each."""
-
-    view: RankView
-    compilers: Sequence[Compiler] = ()
-    present: Sequence[ThreadStack] = ()
-    left: Sequence[Stacks] = ()
-    kernel: Sequence[KernelThreads] = ()
-    problems: Sequence[str] = ()
-
-
-def rank_stacks(process: RankProcess, now_ns: int) -> RankStacks:
-    """The same for programs."""
-    view, present = process.view, process.present
-    last = process.left[-1] if process.left and not present else None
-    _, *more = (line.strip() for line in heading(view))
-    return RankStacks(
-        run=view.run,
-        rank=view.rank,
-        pid=view.figures.life.pid,
-        state=view.judgement.state.value,
-        summary=more[0],
-        conditions=more[1:],
-        compilers=[*process.compilers],
-        source="py-spy" if present else "agent" if last else None,
-        age_seconds=0.0 if present else max(0, now_ns - last.at_ns) / 1e9 if last else None,
-        phase=last.phase if last else None,
-        threads=[_thread(stack) for stack in present or (last.threads if last else ())],
-        threads_left_out=last.threads_left_out if last else 0,
-        kernel_threads=[*process.kernel],
-        problems=[*process.problems],
-    )
-
-
 def _thread(stack: ThreadStack) -> PythonThread:
     frames = [Place(**frame._asdict()) for frame in stack.frames]
     return PythonThread(
@@ -453,16 +426,8 @@ def _thread(stack: ThreadStack) -> PythonThread:
     )
 
 
-def _into(stacks: Stacks) -> str:
-    return duration(max(0, stacks.at_ns - stacks.since_ns) / 1e9)
-
-
-def _as(stacks: Sequence[Stacks]) -> str:
-    """Since when every dump has shown the same."""
-    same = [stack for stack in stacks if _where(stack) == _where(stacks[-1])]
-    if len(stacks) < 2 or len(same) < 2:
-        return "; elsewhere than before" if len(stacks) > 1 else ""
-    return f"; the same as after {_into(same[0])}"
+def _into(stacks: Stacks) -> float:
+    return max(0, stacks.at_ns - stacks.since_ns) / 1e9
 
 
 def _where(stacks: Stacks) -> tuple[object, ...]:
