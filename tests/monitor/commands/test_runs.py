@@ -11,16 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from support import builders as b
-from support import reported
 from support import stored_runs as a
 from support.daemon import completed, daemon_process
 from support.filesystems import NotHereError, full, mounted
 from support.records import ended, environment, warm, write_record
 from support.stored_runs import BEGAN
-from support.values import replace
 from warmwatch_monitor.base.errors import NotInHistoryError
-from warmwatch_monitor.commands.runs import lines
 from warmwatch_monitor.history.finding import find
 from warmwatch_monitor.history.store import Store
 
@@ -156,21 +152,6 @@ def test_by_default_the_history_is_in_the_users_state_directory(tmp_path: Path) 
         ({"HOME": home, "XDG_STATE_HOME": "x"}, f"{home}/.local/state/warmwatch/history.db"),
     ):
         assert place in warmwatch("runs", **{"WARMWATCH_STATE": "", **variables}).stdout
-
-
-@pytest.mark.parametrize(("before", "seconds", "cell"), [(0, 0.0, "none"), (1, None, None)])
-def test_what_compiled_before_the_agent_attached_is_unknown(
-    tmp_path: Path, before: int, seconds: float | None, cell: str | None
-) -> None:
-    slot = b.ended(
-        "finished", replace(b.EAGER, compile=replace(b.EAGER.compile, graphs_before=before))
-    )
-    a.store(tmp_path).save([reported.run_summary(b.view(slot, alive=False))])
-    done = warmwatch("runs", "--json", WARMWATCH_STATE=str(tmp_path))
-    (run,) = json.loads(done.stdout)["runs"]
-    assert run["compile_seconds"] == seconds
-    header, row = lines([run], BEGAN, 200, colour=False)
-    assert ("compiled" in header, "none" in row) == (cell is not None, cell is not None)
 
 
 # How a run is named.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from support.values import replace
 from warmwatch_monitor.base.errors import SourceError
 from warmwatch_monitor.history import keeper as keepers
 from warmwatch_monitor.history.keeper import Keeper
-from warmwatch_monitor.history.traces import TRACED_OF_GPU, TRACED_OF_RANK, Trace, rank_rows
+from warmwatch_monitor.history.traces import TRACED_OF_RANK, Trace, rank_rows
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.model.snapshot import RunView, Snapshot
 
@@ -77,31 +77,6 @@ def test_a_failed_write_is_reported_and_retried(tmp_path: Path) -> None:
     assert [one.state for one in remembered(tmp_path)] == ["finished"]
 
 
-def test_a_run_that_fits_no_row_does_not_rewrite_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, time = a.store(tmp_path), Time()
-    keeper = Keeper(store, lambda *_: NO_PAST, time.clock())
-    tried: list[list[str]] = []
-    save = store.save
-
-    def followed(accounts: Iterable[RunSummary]) -> None:
-        made = list(accounts)
-        tried.append([one.run for one in made])
-        save(made)
-
-    monkeypatch.setattr(store, "save", followed)
-    hostile = replace(b.WARM, steps=replace(b.WARM.steps, steps=2**64 - 1))
-    hostile = replace(hostile, identity=replace(hostile.identity, run="bad", launch="parent:1"))
-    views = b.view(hostile), b.view(b.ended("finished"), alive=False)
-    keeper.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=b.runs(*views)))
-    for _ in range(2):
-        with pytest.raises(SourceError, match="run 'bad'"):
-            keeper.write_due()
-        time.passes(6)
-    assert tried == [["bad", "gpt2"], ["bad"]]
-
-
 def owned(uid: int, run: str, *, alive: bool = False) -> RunView:
     slot = b.WARM if alive else b.ended("finished")
     known = replace(slot.identity, run=run, launch=f"job:{run}")
@@ -148,30 +123,6 @@ def past(seconds: int, began: float) -> Mapping[str, Any]:
     }
 
 
-def test_the_trace_continues_across_two_daemons(tmp_path: Path) -> None:
-    began = b.EPOCH - 300
-    for first in (began, began + 100):  # the second daemon's last hour begins where it began
-        keeper = Keeper(a.store(tmp_path), lambda *_, at=first: past(100, at), Time().clock())
-        keeper.take(seen(b.WARM, epoch=first + 100))
-        keeper.write_due()
-    samples = remembered(tmp_path)[0].ranks[0].samples
-    assert samples is not None
-    assert samples.epochs == tuple(began + second for second in range(200))
-    assert samples.columns["state"] == (("compiling",) * 10 + ("warm",) * 90) * 2
-    assert samples.columns["phase"][9:11] == ("inductor", None)
-    assert sum(float(one or 0) for one in samples.columns["compile_seconds"]) == 20.0
-
-
-def test_a_second_is_stored_once_it_has_passed(tmp_path: Path) -> None:
-    began = b.EPOCH - 300
-    keeper = Keeper(a.store(tmp_path), lambda *_: past(100, began), Time().clock())
-    keeper.take(seen(b.WARM, epoch=began + 99))
-    keeper.write_due()
-    samples = remembered(tmp_path)[0].ranks[0].samples
-    assert samples is not None
-    assert samples.epochs[-1] == began + 98
-
-
 def test_a_long_run_is_stored_more_coarsely_and_loses_no_compile_time() -> None:
     trace = Trace(TRACED_OF_RANK, 100)
     for epoch, values in rank_rows(past(5_000, 64_000.0), "gpt2", 0):
@@ -184,17 +135,6 @@ def test_a_long_run_is_stored_more_coarsely_and_loses_no_compile_time() -> None:
     assert found.columns["state"][0] == "compiling"
     assert found.columns["compile_seconds"][0] == pytest.approx(10 / 64)
     assert all(one == 0.5 for one in found.columns["step_seconds"])
-
-
-def test_a_stored_trace_is_continued() -> None:
-    trace = Trace(TRACED_OF_GPU, 100)
-    for second in range(1_000):
-        trace.add(6_400.0 + second, dict.fromkeys(TRACED_OF_GPU, float(second)))
-    before = trace.samples()
-    again = Trace(TRACED_OF_GPU, 100, before)
-    assert again.samples() == before
-    again.add(6_399.0, dict.fromkeys(TRACED_OF_GPU, 1.0))
-    assert again.samples() == before, "what is older than what is known is none of it"
 
 
 # With a real daemon.

@@ -32,7 +32,7 @@ from warmwatch_monitor.history.keeper import write_ended
 from warmwatch_monitor.history.listing import RunQuery
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model.records import Death
-from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
+from warmwatch_monitor.model.run_summary import Provenance, RunSummary
 
 
 def loaded(store: Store, id: str = "abcdefgh") -> RunSummary:
@@ -507,25 +507,6 @@ def test_an_end_is_stored_even_if_the_clock_was_set_back(tmp_path: Path) -> None
     store.save([a.living(seen=BEGAN + 3600)])
     store.save([a.run_summary()])
     assert (loaded(store).state, loaded(store).ended) == ("finished", BEGAN + 40)
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        a.rank(answer=a.answer(steps=2**64)),
-        a.rank(2**63),
-        a.rank(answer=a.answer(reason="\udcff")),
-        a.rank(compiled=(replace(a.COMPILED[0], ended=float("nan")),)),
-    ],
-    ids=["a number", "a rank", "a text", "no number"],
-)
-def test_a_run_that_fits_no_row_does_not_stop_the_write_of_others(
-    tmp_path: Path, bad: RankSummary
-) -> None:
-    store = a.store(tmp_path)
-    with pytest.raises(StoreError, match=r"run 'gpt2' \(badbadba\) cannot be stored"):
-        store.save([a.run_summary("badbadba", ranks=(bad,)), a.run_summary("goodgood")])
-    assert [one.id for one in store.listed()] == ["goodgood"]
 
 
 @pytest.mark.parametrize("ending", ["-journal", "-wal"])

@@ -13,7 +13,7 @@ from support.builders import EPOCH, NOW
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.history.summaries import id_of, summarize_run
-from warmwatch_monitor.model.journal import NOTHING, Wrapping
+from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.records import Owner
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.model.snapshot import RankView, RunView, Snapshot
@@ -152,19 +152,6 @@ def test_compilations_that_a_full_journal_omitted_are_counted(
     assert (len(rank.compiled), rank.left_out) == (2, left_out)
 
 
-def test_a_bounded_number_of_lines_is_read_of_any_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The daemon reads whole journals once a minute, so each line costs time."""
-    read: list[bytes] = []
-    parse = parsed_journal.parse
-    monkeypatch.setattr(parsed_journal, "parse", lambda one: read.append(one) or parse(one))
-    monkeypatch.setattr(parsed_journal, "MOST", 30)
-    write(tmp_path, [COMPILATION, {"t": 1, "event": "step"}] * 40)
-    found = parse_journal(str(tmp_path))
-    assert (len(read), len(found.compilations), found.left_out) == (30, 30, 10)
-
-
 def test_the_journals_in_memory_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,19 +165,3 @@ def test_the_journals_in_memory_are_bounded(
     write(folders[1], [{**COMPILATION, "reason": "x" * 3_000}] * 3)
     assert len(journals.of(str(folders[1])).compilations) == 3
     assert journals.of(str(folders[0])) is not first
-
-
-def test_a_grown_journal_is_read_again_and_a_removed_one_remains_cached(
-    tmp_path: Path,
-) -> None:
-    journals = Journals()
-    assert journals.of(str(tmp_path)) == NOTHING
-    write(tmp_path, [COMPILATION])
-    first = journals.of(str(tmp_path))
-    assert journals.of(str(tmp_path)) is first
-    write(tmp_path, [COMPILATION] * 2)
-    assert len(journals.of(str(tmp_path)).compilations) == 2
-    (tmp_path / "events.jsonl").unlink()
-    assert len(journals.of(str(tmp_path)).compilations) == 2
-    journals.forget_others(set())
-    assert journals.of(str(tmp_path)) == NOTHING

@@ -8,7 +8,7 @@ import pytest
 
 from support import builders as b
 from support.values import replace
-from warmwatch_monitor.last_hour.ring import SECONDS, LastHour, columns
+from warmwatch_monitor.last_hour.ring import LastHour, columns
 from warmwatch_monitor.model.journal import Compilation
 from warmwatch_monitor.model.snapshot import RankView, Snapshot
 
@@ -116,13 +116,6 @@ def test_recompiles_have_reason_and_time_for_the_whole_period() -> None:
     assert rank["recompiles"][0]["reason"] == "tensor 'x' size mismatch"
 
 
-def test_at_most_one_hour_is_stored() -> None:
-    history = recorded(*(at(second, stepped(second)) for second in range(SECONDS + 50)))
-    (rank,) = columns(history)["ranks"]
-    assert rank["steps"] == list(range(50, SECONDS + 50))
-    assert columns(history, seconds=3)["ranks"][0]["steps"] == [3647, 3648, 3649]
-
-
 def test_with_fewer_points_each_is_the_mean_of_as_many_seconds() -> None:
     gpus = [b.gpu(power_watts=float(watts)) for watts in (100, 200, 300, 500)]
     history = recorded(*(at(n, stepped(n), gpus=(gpu,)) for n, gpu in enumerate(gpus)))
@@ -142,17 +135,3 @@ def test_memory_is_bounded_and_the_least_recent_ranks_are_evicted() -> None:
     history.take(at(5, *runs[1:]))
     names = {run for run, _ in history.ranks}
     assert names == {"run1", "run2", "run3"}
-
-
-def test_a_new_mig_device_evicts_one_that_is_gone_and_no_other_gpu() -> None:
-    first, second, gone, new = (b.gpu(uuid=f"GPU-{name}") for name in ("1", "2", "gone", "new"))
-    history = recorded(at(0, gpus=(first, second, gone)), most_gpus=3)
-    history.take(at(1, gpus=(first, new, second)))
-    found = {one["uuid"]: one["power_watts"].count(None) for one in columns(history)["gpus"]}
-    assert found == {"GPU-1": 0, "GPU-2": 0, "GPU-new": 1}
-
-
-def test_a_rank_without_data_for_an_hour_is_evicted() -> None:
-    history = recorded(at(0, STATES["warm"]), at(SECONDS, b.in_every_state("bert")["warm"]))
-    assert [run for run, _ in history.ranks] == ["bert"]
-    assert columns(LastHour()) == {"at": [], "seconds": 1, "ranks": [], "gpus": []}

@@ -116,8 +116,3 @@ def test_counters_of_an_ended_rank_are_read_back_from_a_prometheus() -> None:
     assert after.caches == before.caches
     assert after.seconds == before.seconds
     assert after.recompiles == before.recompiles
-
-
-def test_a_rank_whose_end_has_no_known_time_is_settled() -> None:
-    lost = samples(b.snapshot(b.view(b.WARM, alive=False, gone=None)))
-    assert "step_seconds_bucket" not in {s.name for s in lost}

@@ -66,11 +66,6 @@ def test_the_series_equal_those_of_metrics_with_type_value_and_help() -> None:
     assert helps == {family.name: family.documentation for family in families}
 
 
-def test_every_point_has_the_time_of_the_snapshot() -> None:
-    times = {point.time_unix_nano for metric in _all(converted(everything())) for point in metric}
-    assert times == {round(b.EPOCH * 1e9)}
-
-
 class _Points:
     """A metric and its points."""
 
@@ -107,29 +102,6 @@ def _all(request: ExportMetricsServiceRequest) -> list[_Points]:
 )
 def test_the_unit_matches_the_name(name: str, unit: str) -> None:
     assert otlp.metrics(converted(everything()))[name].unit == unit
-
-
-def starts(request: ExportMetricsServiceRequest, name: str) -> list[float]:
-    """Of each point, in seconds before the snapshot of :data:`b.EPOCH`."""
-    (metric,) = [one for one in _all(request) if one.name == name]
-    return [b.EPOCH - point.start_time_unix_nano / 1e9 for point in metric]
-
-
-def test_a_counter_of_unknown_start_starts_when_it_is_first_sent() -> None:
-    by, name = Converter("0.1.0", "x"), "warmwatch_gpu_energy_joules_total"
-
-    def began(joules: float, later: float) -> list[float]:
-        gpu = replace(GPU, energy_joules=joules)
-        snapshot = replace(b.snapshot(gpus=(gpu,)), epoch=b.EPOCH + later)
-        return starts(converted(snapshot, by), name)
-
-    assert began(100.0, 0) == [0]
-    assert began(150.0, 60) == [0]
-    assert began(150.0, 120) == [0]
-    assert began(20.0, 180) == [pytest.approx(-180)]  # the driver was loaded again
-    assert began(30.0, 240) == [pytest.approx(-180)]
-    converted(b.snapshot(), by)  # the GPU is gone for a while: none of its values stay
-    assert began(40.0, 300) == [pytest.approx(-300)]
 
 
 def test_the_series_that_give_start_times_exist() -> None:

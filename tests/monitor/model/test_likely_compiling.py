@@ -77,13 +77,6 @@ def test_contradictory_polls_give_no_state(polls: list[Signs]) -> None:
         assert likely_compiling(polls) is None
 
 
-def test_a_pause_between_two_signals_does_not_clear_them() -> None:
-    """Workers rest while the main process traces the next graph."""
-    sign, pause = Signs(cpu_ratio=1.0, **BUSY_POOL), Signs(cpu_ratio=1.0, **IDLE_POOL)
-    assert likely_compiling([sign, pause, sign]) is True
-    assert likely_compiling([pause, pause, sign]) is None
-
-
 @given(st.lists(POLL, min_size=POLLS, max_size=POLLS))
 def test_an_idle_worker_pool_is_not_a_sign_of_compiling(polls: list[Signs]) -> None:
     """Without a busy worker and without an idle GPU nothing shows one."""

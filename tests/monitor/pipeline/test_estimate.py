@@ -57,11 +57,6 @@ def left(now: Now, *earlier: EarlierWarmup) -> float | None:
     return None if found is None else found.left_seconds
 
 
-def test_the_time_left_is_of_the_current_compilation_and_the_later_ones() -> None:
-    assert left(now(20), BEFORE) == pytest.approx(60 + 30 + 3)  # 3 s in which nothing compiled
-    assert left(now(85, 5, FORWARD), BEFORE) == pytest.approx(25 + 3)
-
-
 def test_a_compilation_longer_than_in_the_earlier_runs_ends_the_estimate() -> None:
     assert left(now(79), BEFORE) is not None
     assert left(now(81), BEFORE) is None
@@ -84,11 +79,6 @@ def test_earlier_runs_that_differ_predict_nothing() -> None:
     assert estimate(now(60), [BEFORE, longer, BEFORE]) is None, "53 or 73 s"
 
 
-def test_a_compilation_longer_than_every_earlier_one_has_no_time_left() -> None:
-    found = estimate(now(120, 10, FORWARD), [BEFORE])
-    assert found == Estimate(of="warmup", so_far_seconds=120, last_seconds=113.0)
-
-
 @pytest.mark.parametrize(
     "otherwise",
     [
@@ -109,23 +99,6 @@ def test_a_finished_rank_of_the_run_takes_precedence_over_the_history() -> None:
     found = estimate(now(20), [peer] * 3 + [BEFORE] * 3)
     assert found is not None
     assert (found.of_rank, found.last_seconds, found.precedents) == (True, 150.0, 3)
-
-
-def test_a_rank_that_still_compiles_is_not_used_for_the_time_left() -> None:
-    """If a model is compiled layer by layer, another rank may wait for the first."""
-    peer = EarlierWarmup(seconds=85.0, phase_seconds=PHASES, compiled=(FORWARD,), of_rank=True)
-    assert left(now(20), peer) == pytest.approx(60)
-    found = estimate(now(20), [peer] * 3 + [BEFORE] * 3)
-    assert found is not None
-    assert (found.of_rank, found.left_seconds) == (False, pytest.approx(60 + 30 + 3))
-
-
-@pytest.mark.parametrize("ended", [(), (FORWARD,)], ids=["under way", "ended"])
-def test_compiling_more_than_the_earlier_run_ends_the_estimate(ended: tuple[Done, ...]) -> None:
-    done = FORWARD, BACKWARD, *ended
-    underway = Done() if ended else Done(kind="forward", name="loss")
-    assert left(now(112, 1, *done, underway=underway), BEFORE) is None
-    assert left(now(112, 1, *done[:2]), BEFORE) is not None
 
 
 # What is remembered
@@ -202,45 +175,6 @@ def compiling(**identity: Any) -> Slot:
         b.slot(compile=b.COMPILING.compile, **{**reported, **identity}),
         header=replace(b.COMPILING.header, attached_epoch_ns=round((BEGAN + 5000) * 1e9)),
     )
-
-
-WRAPPED = '{"t": 1, "event": "wrapped", "mode": "default"}\n'
-
-
-@pytest.fixture
-def look_up(tmp_path: Path) -> Any:
-    """The earlier runs that a history with ``accounts`` finds for a record with ``identity``."""
-
-    def ask(*accounts: RunSummary, **identity: Any) -> RankHistory:
-        history = store(tmp_path)
-        history.save(accounts)
-        folder = tmp_path / "record"
-        folder.mkdir(exist_ok=True)
-        (folder / "events.jsonl").write_text(WRAPPED)
-        one = RecordReading(folder=str(folder), slot=compiling(**identity), alive=True)
-        return EarlierRuns(history, lambda _: True).read([one], ())[str(folder)]
-
-    return ask
-
-
-def test_the_history_returns_equal_runs_and_all_comparable_warm_ups(look_up: Any) -> None:
-    warm = before("warm", 9.0, caches={"inductor": "warm", "triton": "warm"})
-    found = look_up(before("cold"), warm, before("two", compile_threads=2))
-    assert [one.seconds for one in found.same] == [113.0]
-    assert sorted(found.warmup_seconds) == [9.0, 113.0, 113.0]
-
-
-def test_each_rank_is_compared_with_every_rank_of_an_earlier_run(tmp_path: Path) -> None:
-    gpus = b.gpu(0), b.gpu(1)
-    (tmp_path / "events.jsonl").write_text(WRAPPED)
-    history = store(tmp_path)
-    history.save([before(gpus=tuple(gpu.name or "" for gpu in gpus), world_size=2)])
-    for number, gpu in enumerate(gpus):
-        slot = compiling(rank=number, world_size=2, gpus=(gpu.uuid,))
-        one = RecordReading(folder=str(tmp_path), slot=slot, alive=True)
-        (found,) = EarlierRuns(history, lambda _: True).read([one], gpus).values()
-        assert [known.seconds for known in found.same] == [113.0]
-        assert found.warmup_seconds == (113.0,)
 
 
 def test_a_poll_does_not_parse_all_journals(

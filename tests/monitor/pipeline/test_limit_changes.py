@@ -72,11 +72,6 @@ def test_a_rival_on_the_gpu_ends_compute_and_its_end_ends_shared(begin: int) -> 
     assert set(seen[end + 10 :]) == {"compute"}
 
 
-def test_a_process_that_exits_keeps_what_limited_its_steps() -> None:
-    seen = verdicts(60, lambda at: RIVAL if at >= 30 else {}, program_ended=30)
-    assert set(seen[8:]) == {"compute"}
-
-
 @pytest.mark.parametrize(
     "unread",
     [None, RecordsReading(refusals=(Refusal(path="/d/gpt2", reason="it is torn"),))],

@@ -17,7 +17,6 @@ from support.values import replace
 from warmwatch.shared.states import LIMITS
 from warmwatch_monitor.commands.report.goodput import CLEAN, DATA, goodput
 from warmwatch_monitor.figures.rank import LimitedBy
-from warmwatch_monitor.model.journal import LongStep
 from warmwatch_monitor.model.machine import ProcessReading
 from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.model.snapshot import RankView, limit_of
@@ -142,17 +141,6 @@ def test_workers_that_compile_are_in_the_evidence_of_input() -> None:
     assert found.evidence[1] == "8 DataLoader workers have compiled, each for itself"
 
 
-@pytest.mark.parametrize(("share", "named"), [(0.4, True), (0.1, False)])
-def test_reduced_clocks_are_named_next_to_another_limit(share: float, named: bool) -> None:
-    """An overhead comes first, because the GPU waits for it at any clock."""
-    throttled = {"hw_thermal_slowdown": share, "sw_power_cap": 1.0}
-    found = limited_by(replace(TINY, waiting=0.65, throttled=throttled))
-    assert found is not None
-    assert (found.verdict, found.share) == ("input", 0.65)
-    words = f"reduced clocks {100 * share:.0f} % of the time (hw_thermal_slowdown)"
-    assert (words in found.evidence) is named
-
-
 @pytest.mark.parametrize(
     ("graphs", "words"),
     [
@@ -179,18 +167,6 @@ def test_gaps_do_not_claim_that_no_batch_is_awaited(waiting: float | None, words
     found = limited_by(replace(TINY, waiting=waiting))
     assert found is not None
     assert found.evidence == (words, "the process uses 1.0 cores")
-
-
-def test_a_lack_of_cpus_is_shown_with_the_gaps_of_a_gpu() -> None:
-    found = limited_by(replace(TINY, cpu=0.4, cpus=8, queued=0.6, crowded=4.25))
-    assert found is not None
-    assert found.verdict == "shared"
-    assert found.evidence == (
-        "no kernel runs 70 % of the time",
-        "the process uses 0.4 of 8 CPUs",
-        "its main thread waits for a CPU 60 % of the time",
-        "4.2 runnable threads for each CPU",
-    )
 
 
 SHARES = st.none() | st.floats(0, 1)
@@ -336,14 +312,6 @@ class Training:
         return load
 
 
-@pytest.mark.parametrize(("queued", "limit"), [(0.02, None), (0.5, "shared")])
-def test_a_wait_for_a_cpu_counts_by_its_share_of_the_time(queued: float, limit: str | None) -> None:
-    """A step that sleeps runs for 1 % of the time, and waits for a CPU as long as that."""
-    load = Training().after(20, cpu=0.01, queued=queued)
-    assert load.queued == pytest.approx(queued)
-    assert verdict(load) == limit
-
-
 def test_a_few_seconds_give_no_verdict() -> None:
     load = Training(tensor_active_ratio=0.3).after(4, batch_wait_ns=0.9)
     pauses = {"saving": 0.0, "evaluating": 0.0, "by_chance": ["saving", "evaluation"]}
@@ -391,21 +359,6 @@ def test_the_idle_gpu_counts_while_a_loader_waits_for_long() -> None:
         training.gpu = COMPUTES
         load = training.after(10)
     assert (verdict(load), load.waiting) == ("input", pytest.approx(0.5, abs=0.1))
-
-
-def _whole(view: RankView, ran: float, compiling: float, waited: float) -> RankView:
-    """``view`` of a run that has trained for ``ran`` seconds since it attached, and compiled."""
-    figures = view.figures
-    assert figures.steps.last_at
-    attached = figures.steps.last_at - ran - compiling
-    steps = replace(figures.steps, batch_wait_seconds=waited)
-    figures = replace(
-        figures,
-        steps=steps,
-        compile=replace(figures.compile, seconds=compiling),
-        who=replace(figures.who, attached_at=attached),
-    )
-    return replace(view, figures=figures)
 
 
 @pytest.mark.parametrize(
@@ -470,26 +423,6 @@ def test_sentence_daemon_and_report_agree_on_the_share_of_waits() -> None:
     share = taken[DATA] / (taken[DATA] + taken[CLEAN])
     assert (late.verdict, polled.verdict) == ("input", "input")
     assert (late.share, polled.share) == (pytest.approx(share, abs=0.05),) * 2
-
-
-@pytest.mark.parametrize(
-    ("name", "longest", "verdict"),
-    [("saving", 40.0, None), ("saving", 20.0, "saving"), ("evaluating", 0.0, "evaluation")],
-)
-def test_a_late_reader_has_no_rate_of_a_single_pause(
-    name: str, longest: float, verdict: str | None
-) -> None:
-    training = Training()
-    training.seconds = training.marked = 30
-    training.spent[f"{name}_ns"] = 40 * SECOND
-    view = _whole(training.view(), 100.0, 0.0, 0.0)
-    long = LongStep(at_ns=NOW, step=9, seconds=41.0, usual_seconds=0.5)
-    long = replace(long, **{f"{name}_seconds": longest})
-    log = replace(view.figures.log, long_steps=(long,))
-    view = replace(view, figures=replace(view.figures, log=log))
-    found = with_limits(b.runs(view), {}, None, NOW + 30 * SECOND)[1][0].limited_by
-    assert (found and found.verdict) == verdict
-    assert found is None or found.share == pytest.approx(0.4)
 
 
 def _later(view: RankView, seconds: int) -> RankView:
@@ -614,12 +547,6 @@ def test_the_limit_of_a_run_names_the_ranks_that_have_it(
     assert limit is not None
     assert (limit.verdict, limit.share) == ("input", 0.7)
     assert limit.evidence == (*INPUT.evidence, *([where] if where else []))
-
-
-def test_the_limit_of_one_rank_has_its_share_where_the_evidence_is_unknown() -> None:
-    limit = limit_of({0: None, 1: replace(INPUT, evidence=())})
-    assert limit is not None
-    assert limit.evidence == ("70 % of the time", "in rank 1 of 2 ranks")
 
 
 RECORDING = Path(__file__).parents[2] / "captures" / "h100_gpt2_124m_default.json"

@@ -10,9 +10,9 @@ from support import builders as b
 from support.builders import NOW, SECOND
 from support.values import replace
 from warmwatch.shared import verdict
-from warmwatch.shared.record import KINDS, PHASES, Slot, StepCounts
+from warmwatch.shared.record import KINDS, PHASES, Slot
 from warmwatch_monitor.model.machine import Compiling, GpuReading, ProcessReading
-from warmwatch_monitor.model.records import RecordReading, WorkerCompilations
+from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.pipeline import outside
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.outside import OutsideActivity
@@ -123,16 +123,6 @@ def test_what_nothing_waits_for_is_none(one: RecordReading, process: dict[str, o
         assert polls.see(0, one, 8, **process) is one
 
 
-def test_batches_or_a_gpu_that_works_show_that_nothing_waits() -> None:
-    one = at(10)
-    batches = one.slot._replace(steps=replace(one.slot.steps, last_batch_ns=b.ago(1)))
-    read = replace(one, slot=batches)
-    assert Polls().see(0, read, 8) is read
-    own = replace(one, slot=one.slot._replace(identity=b.WARM.identity._replace(gpus=("G",))))
-    assert Polls().see(0, own, 8, (b.gpu(uuid="G"),)) is own
-    assert Polls().see(0, own, 8, (b.gpu(uuid="G", utilization_ratio=0.0),)) is not own
-
-
 def test_it_ends_with_the_step_that_waited_and_counts_from_then_on() -> None:
     polls, before = Polls(), at(10)
     polls.see(0, before, 8)
@@ -165,54 +155,6 @@ def test_activity_that_the_agent_records_takes_its_place() -> None:
     own = replace(one, slot=one.slot._replace(compile=b.RECOMPILING.compile))
     seen = polls.see(1, own, 9)
     assert seen.slot.compile.active_phase == b.RECOMPILING.compile.active_phase
-
-
-def test_an_eager_training_is_warm_after_k_steps_more() -> None:
-    polls, one = Polls(), at(10, slot=b.EAGER)
-    assert state(polls.see(0, one, 8)) == "compiling"
-    steps = StepCounts(steps=b.EAGER.steps.steps + 4, last_step_ns=NOW + SECOND)
-    seen = polls.see(2, replace(one, slot=one.slot._replace(steps=steps)), None)
-    assert state(seen, 2) == "warm"
-
-
-def test_workers_that_compile_are_such_activity() -> None:
-    workers = WorkerCompilations(since_ns=(b.ago(7), b.ago(3)), processes=2, at_once=2)
-    seen = Polls().see(0, replace(at(10), workers=workers), None)
-    assert seen.slot.compile.active_since_ns == b.ago(7)
-
-
-def test_the_same_record_stays_the_same_object() -> None:
-    """Figures are cached by it."""
-    polls, one = Polls(), at(10)
-    polls.see(0, one, 8)
-    over = polls.see(20, one, None)
-    assert polls.see(21, one, None) is over
-
-
-@pytest.mark.parametrize(
-    "read",
-    [
-        {"tree": 1.0},  # the tree was read in the recompile
-        {"tree": 0.0, "busy": 1.0},  # it was busy then
-        {"tree": 0.1, "slot": 0.2},  # the slot may show a new one by now
-    ],
-    ids=["tree", "busy", "slot"],
-)
-def test_a_compiler_of_activity_that_the_agent_recorded_is_none(read: dict[str, float]) -> None:
-    """``ptxas`` of a recompile stays in a reading of the tree for two seconds after its end."""
-    one = at(10, last_end_ns=b.ago(0.5))
-    polls = Polls()
-    assert polls.see(0, one, 8, **read) is one
-    later = at(10, last_end_ns=b.ago(0.5))
-    assert polls.see(2, later, 10).slot.compile.active_since_ns == b.ago(0.5), "it still works"
-
-
-def test_a_compiler_that_runs_for_a_moment_is_none() -> None:
-    polls, one = Polls(), at(10)
-    assert polls.see(0, one, 0.5) is one
-    assert polls.see(0.9, one, 1.4, tree=0.9) is one, "nothing more was seen of it"
-    assert polls.see(2, one, None) is one
-    assert polls.see(4, one, 1.5).slot.compile.active_since_ns == NOW + 2.5 * SECOND
 
 
 def test_compile_time_never_shrinks_when_a_build_is_over() -> None:

@@ -115,14 +115,6 @@ def test_a_source_that_raises_is_down_with_a_sentence_and_its_readings_are_absen
     assert len(poller.poll_once().runs) == 1
 
 
-def test_the_poller_continues_after_a_source_raised() -> None:
-    records = Records(fail)
-    with running(made(records, host_source, interval=0.05)) as poller:
-        wait_until(lambda: health(poller.latest())["records"].error == "OSError: the disk is gone")
-        records.behave = lambda: FOUND
-        wait_until(lambda: poller.latest().runs)
-
-
 @pytest.fixture
 def stuck() -> Iterator[threading.Event]:
     """An event that is set when the test is over."""

@@ -21,17 +21,15 @@ from support.records import held, wait_until, warm, write_record
 from support.values import replace
 from warmwatch.shared.record import CompileCounts
 from warmwatch_monitor.base.clock import Clock
-from warmwatch_monitor.figures.machine import Refusal, SourceHealth
+from warmwatch_monitor.figures.machine import SourceHealth
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.pipeline import judging, slowdown
 from warmwatch_monitor.pipeline.poller import (
-    REFUSALS,
     REFUSALS_OF_A_KIND,
     Assembly,
     Poller,
-    bounded,
 )
 from warmwatch_monitor.server.api.app import Api
 
@@ -191,21 +189,6 @@ def test_an_old_snapshot_is_neither_ready_nor_healthy_and_its_age_is_reported(
     assert 'warmwatch_source_up{source="publisher"} 0.0' in text
 
 
-def test_an_old_snapshot_stays_the_same_for_a_second_and_then_reports_its_age() -> None:
-    """Derived results stay cached while it is unchanged; that is when load is highest."""
-    hands = Hands()
-    watching = poller(GOOD, clock=hands.clock())
-    watching.poll_once()
-    hands.passed = 20.0
-    late = watching.latest()
-    hands.passed = 20.9
-    assert watching.latest() is late
-    hands.passed = 21.0
-    assert watching.latest().late_seconds == 21.0
-    watching.poll_once()
-    assert watching.latest().late_seconds is None
-
-
 def test_a_step_that_raises_makes_it_unready_and_not_unhealthy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -215,13 +198,6 @@ def test_a_step_that_raises_makes_it_unready_and_not_unhealthy(
     watching.poll_once()
     assert probe("/-/ready", watching.latest).status_code == 503
     assert probe("/-/healthy", watching.latest).status_code == 200
-
-
-def test_refusals_are_bounded_by_kind_and_in_all() -> None:
-    stray = [Refusal(path=f"/d/{i}", reason="a file") for i in range(20_000)]
-    torn = Refusal(path="/d/torn", reason="torn record")
-    assert bounded([*stray, torn]) == (*stray[:REFUSALS_OF_A_KIND], torn)
-    assert len(bounded(replace(one, reason=one.path) for one in stray)) == REFUSALS
 
 
 def test_a_daemon_with_a_poisoned_record_and_20_000_stray_files_still_answers(

@@ -108,20 +108,6 @@ def test_a_gpu_that_becomes_slower_is_reported_with_both_speeds(every: int) -> N
     assert view.slower.since_step == pytest.approx(4500, abs=250)
 
 
-@pytest.mark.parametrize(("every", "seconds"), [(1, 3), (10, 10), (50, 5), (100, 45)])
-def test_a_gpu_that_recovers_has_its_present_speed(every: int, seconds: float) -> None:
-    """The slow steps, of the last 40 s or of the whole run, do not count as steps that wait."""
-    training = Training()
-    training.run(queued(0.02, every, 90))
-    training.run(queued(0.4, every, 80))
-    recovered = training.now
-    view = training.run(queued(0.02, every, 60))
-    assert view.slower is None
-    for one in training.views:
-        if (one.record.slot.steps.last_step_ns - b.NOW) / 1e9 > recovered + seconds:
-            assert one.figures.steps.recent == pytest.approx(0.02, rel=0.1)
-
-
 def test_a_recorded_loop_has_the_speed_of_the_gpu_within_seconds_of_each_change() -> None:
     """Recorded on an H100 with CUDA events: 7 ms a step, from 20 s on 48 ms, from 40 s on 7 ms.
 
@@ -143,14 +129,6 @@ def test_a_recorded_loop_has_the_speed_of_the_gpu_within_seconds_of_each_change(
         if training.steps > 100 and recent != pytest.approx(true, rel=0.15):
             slow.append(polled)
     assert [at for at in slow if not (20 < at < 24 or 40 < at < 45)] == []
-
-
-def test_a_rare_long_step_of_a_loop_that_waits_in_each_step_is_a_gap() -> None:
-    """For example, an unreported evaluation of 5 s after every 500 steps."""
-    training = Training()
-    for _ in range(5):
-        view = training.run(iter([*queued(0.02, 1, 10), 5.0]))
-    assert len(view.figures.log.long_steps) == 5
 
 
 def test_a_record_that_cannot_be_judged_does_not_change_the_speed_of_others() -> None:

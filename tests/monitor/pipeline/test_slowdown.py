@@ -158,34 +158,6 @@ def test_a_recompile_that_falls_back_to_eager_retains_the_reference() -> None:
     assert watch.seen[-1][2].before == pytest.approx(0.02, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("older", "since", "before"),
-    [
-        ((0.02, 20), (0.02, 3000), 0.02),
-        ((0.05, 20), (0.02, 3000), 0.02),
-        ((0.4, 50), (0.02, 3000), 0.02),
-        ((0.02, 2000), (0.02, 1000), 0.02),
-        ((0.02, 2000), (0.05, 1000), 0.05),
-        ((0.06, 1000), (0.02, 500), 0.044),  # a mean, with 36 of the slow steps
-        ((0.02, 3000), (0.4, 20), None),
-        ((0.02, 3000), (0.4, 200), None),
-    ],
-)
-def test_a_command_without_a_daemon_reports_a_slowdown_after_a_recompile(
-    older: tuple[float, int], since: tuple[float, int], before: float | None
-) -> None:
-    """A recompile may make steps longer: that is no slowdown."""
-    watch = Watch()
-    watch.run(noisy(*older))
-    recompiled, began = watch.steps, watch.slot().steps.last_step_ns
-    watch.run(noisy(*since))
-    watch.run(noisy(0.4, 100))
-    sums = {"irregular_step_ns": began, "clean_sum_before_ns": 1, "clean_sum_ns": 1}
-    slot = watch.slot(warmups=2, clean_after=recompiled, **sums)
-    found = slower(first_poll(slot), (slot.recent_step_ns or 0) / 1e9)
-    assert (found and found.before) == (before and pytest.approx(before, rel=0.1))
-
-
 def test_the_start_of_long_steps_comes_from_the_journal_if_all_steps_since_were_slow() -> None:
     watch = Watch()
     watch.run(noisy(0.3, 1000))

@@ -15,7 +15,6 @@ from warmwatch.shared.states import State
 from warmwatch.shared.verdict import judge
 from warmwatch_monitor.model.machine import GpuReading, ProcessReading
 from warmwatch_monitor.model.records import RecordReading
-from warmwatch_monitor.pipeline import judging
 from warmwatch_monitor.pipeline.judging import Work, follow_work
 from warmwatch_monitor.pipeline.poller import Assembly
 from warmwatch_monitor.pipeline.runs import Circumstances, Peers, facts
@@ -124,18 +123,6 @@ def test_observing_work_does_not_delay_a_real_stall(
     watched = Watched((gpu, 0.1))
     assert watched.states(60) == [State.WARM]
     assert watched.states(1) == [State.STALLED]
-
-
-def test_observed_work_is_retained_over_a_failed_verdict(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    watched = Watched((EVALUATES, 1.0))
-    watched.states(100)
-    watched.ranks = ((IDLES, 0.0),)
-    with monkeypatch.context() as broken:
-        broken.setattr(judging, "group", lambda *_, **__: 1 // 0)
-        assert watched.states(1) == []
-    assert watched.states(30) == [State.WARM]
 
 
 @pytest.mark.parametrize(

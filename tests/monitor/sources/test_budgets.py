@@ -6,7 +6,6 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,6 @@ from warmwatch_monitor.pipeline.poller import Assembly
 from warmwatch_monitor.sources.listed import RECORDS, Readings
 from warmwatch_monitor.sources.records import directory as directories
 from warmwatch_monitor.sources.records import source as records
-from warmwatch_monitor.sources.records.directory import RecordDirectory
 from warmwatch_monitor.sources.records.folder import Folder, SlotFile
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 
@@ -106,51 +104,6 @@ def test_live_ranks_are_shown_first_if_not_all_fit(
     assert len(found.records) == 5
     assert found.left_out == {"ranks": 4}
     assert not found.unread
-
-
-@root
-def test_long_names_and_texts_count_for_several_ranks(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(records, "SHOWN", 6)
-    for number in range(3):
-        forge(directory, warm(f"{number}" + "é" * 150), f"long{number}")
-    found = RecordsSource([str(directory)], retention=900).read()
-    assert found.left_out == {"ranks": 2}  # four units each
-
-
-def test_a_slow_listing_continues_at_the_next_poll(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(directories, "_ENTRIES_BETWEEN", 1)
-    monkeypatch.setattr(directories, "MOST_REFUSALS", 2)
-    for number in range(3):
-        (tmp_path / f"{number}").mkdir()
-        (tmp_path / f"file{number}").touch()
-    one = RecordDirectory(str(tmp_path), Clock())
-    seen = [one.poll(0.0)]
-    while not seen[-1].complete:
-        seen.append(one.poll(0.0))
-    assert len(seen) >= 6
-    assert [len(listing.folders) for listing in seen] == sorted(len(s.folders) for s in seen)
-    assert len(seen[-1].folders) == 3
-    assert (len(seen[-1].refusals), seen[-1].more_refusals) == (2, 1)
-
-
-def test_listing_an_unchanged_directory_again_leaves_it_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise a user with very many folders makes every unknown name a 503."""
-    monkeypatch.setattr(directories, "_ENTRIES_BETWEEN", 1)
-    for number in range(3):
-        (tmp_path / f"{number}").mkdir()
-    os.utime(tmp_path, (1, 1))
-    monkeypatch.setattr(directories, "_LISTED_FOR_NS", -1)  # list again at each poll
-    one = RecordDirectory(str(tmp_path), Clock())
-    assert one.poll().complete
-    assert [one.poll(0.0).complete for _ in range(6)] == [True] * 6
-    (tmp_path / "new").mkdir()
-    assert not one.poll(0.0).complete
 
 
 def snapshot(**found: object) -> Snapshot:
@@ -230,21 +183,6 @@ def test_an_omitted_run_is_unread_for_every_client() -> None:
     )
 
 
-def test_a_requested_run_is_shown_before_newer_live_ones_of_its_owner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(records, "SHOWN", 2)
-    source = RecordsSource([str(tmp_path)], retention=900)
-    with ExitStack() as stack:
-        for number in range(4):
-            slot = later(warm(f"run{number}"), number)
-            stack.enter_context(held(write_record(tmp_path, slot, name=f"{number}")))
-        assert names(source.read()) == {"2", "3"}
-        found = source.read(requested=frozenset({"run0"}))
-        assert names(found) == {"0", "3"}
-        assert found.left_out_runs == {(os.geteuid(), "run1"), (os.geteuid(), "run2")}
-
-
 def test_an_omitted_record_returns_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,12 +238,6 @@ def test_live_records_are_followed_although_their_user_has_many_newer_ones(
         for number in range(5):
             write_record(tmp_path, warm(f"new{number}"), name=f"new{number}")
         assert "living" in names(source.read())
-
-
-def test_while_the_records_are_unreadable_no_run_is_unknown() -> None:
-    down = replace(HEALTH, up=False, error="no answer for 6 s")
-    with pytest.raises(UnreadRunError, match="the records cannot be read: no answer for 6 s"):
-        status(b.snapshot(sources=(down,)), "gpt2")
 
 
 @root

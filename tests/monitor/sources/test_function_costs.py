@@ -155,24 +155,3 @@ def test_the_table_reports_that_no_function_has_compiled() -> None:
     run = rank_with()
     run["ranks"][0]["compile"]["functions"] = []
     assert table([run], 80) == ["gpt2: no compilation of a function has ended"]
-
-
-def test_without_a_run_the_command_prints_no_table(tmp_path: Path) -> None:
-    bare, requested = (
-        CliRunner().invoke(status_command, [*words, "--dir", str(tmp_path)])
-        for words in ([], ["--functions"])
-    )
-    assert (requested.exit_code, requested.output) == (5, bare.output)
-
-
-def test_an_evicted_function_counts_once_among_the_others() -> None:
-    functions = Functions()
-    for turn in range(3):
-        for n in range(MOST + 2):
-            line = n if n < MOST else n + 1000
-            cost = 100.0 if n < MOST else 1.0
-            functions.fold(
-                Compilation(id=None, kind="forward", at_ns=turn, name="f", line=line, seconds=cost)
-            )
-    rest = functions.most_expensive[-1]
-    assert (rest.others, rest.compilations) == (2, 6)

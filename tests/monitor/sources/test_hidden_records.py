@@ -48,19 +48,6 @@ def test_living_records_that_vanish_with_their_directory_are_a_problem(tmp_path:
         wait_until(lambda: read(source) == (1, ""))
 
 
-def test_it_is_a_problem_until_the_processes_have_ended(tmp_path: Path) -> None:
-    records = tmp_path / "records"
-    folder = write_record(records, warm("first"))
-    source = RecordsSource([str(records)], retention=900)
-    with held(folder):
-        assert read(source) == (1, "")
-        records.rename(tmp_path / "away")
-        assert "has disappeared" in read(source)[1]
-        records.mkdir()
-        assert REPLACED in read(source)[1]
-    wait_until(lambda: read(source) == (0, ""))
-
-
 def test_a_removed_record_or_one_that_ended_is_no_problem(tmp_path: Path) -> None:
     records = tmp_path / "records"
     ended = write_record(records, warm("ended"))

@@ -16,7 +16,6 @@ from support.records import wait_until
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.sources import proc
 from warmwatch_monitor.sources.host import HostSource
-from warmwatch_monitor.sources.processes import compile_workers
 
 # A "training" that starts a pool as torch does; each word sets what one of its workers does.
 TRAINING = """
@@ -117,12 +116,6 @@ def test_a_process_that_is_gone_is_absent() -> None:
     assert set(source.read([child.pid, os.getpid()])) == {os.getpid()}
 
 
-def test_workers_are_unknown_before_the_second_poll(tmp_path: Path) -> None:
-    with training(tmp_path, "idle") as pid:
-        reading = host([0.0]).read([pid])[pid]
-    assert (reading.workers_busy, reading.workers_idle) == (None, None)
-
-
 def test_a_waiting_worker_is_idle_and_the_pool_s_parent_is_not_a_worker(tmp_path: Path) -> None:
     now = [0.0]
     with training(tmp_path, "idle", "idle") as pid:
@@ -165,21 +158,6 @@ def cpu_of_tree(pid: int) -> float:
         with suppress(psutil.NoSuchProcess):
             spent += sum(child.cpu_times()[:4])
     return spent
-
-
-def test_spawned_workers_count_but_not_the_resource_tracker() -> None:
-    tree = {1: [2, 3], 2: [20, 21, 22], 3: [30], 20: [200]}
-    commands = {
-        2: "python /x/torch/_inductor/compile_worker/__main__.py --kind=spawn",
-        20: "python -c from multiprocessing.spawn import spawn_main",
-        21: "python -c from multiprocessing.resource_tracker import main",
-        22: "python -c from multiprocessing.spawn import spawn_main",
-        200: "g++ -O3 kernel.cpp",
-        3: "python train.py",
-        30: "python train.py",
-    }
-    workers = compile_workers(1, lambda pid: tree.get(pid, []), commands.__getitem__)
-    assert workers == {20: (20, 200), 22: (22,)}
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -98,21 +97,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=5,
 )
-ODD = (
-    math.nan,
-    math.inf,
-    -1,
-    2**63,
-    1e300,
-    True,
-    "\ud800",
-    "x" * 5000,
-    None,
-    [],
-    {},
-    [7],
-    [[True, -1]],
-)
 # All fields of every kind of entry, as an agent writes them; a test replaces a few of them.
 WHOLE: dict[str, Any] = {
     **dict.fromkeys(("id", "category", "reason", "what", "name", "file", "code", "cache"), "x"),
@@ -156,13 +140,6 @@ def taken(changes: dict[str, Any]) -> int:
         assert all(0 <= number < 2**63 for number in numbers(msgspec.to_builtins(made)))
         count += 1
     return count
-
-
-def test_an_odd_value_in_an_entry_has_the_right_type_or_is_refused() -> None:
-    assert taken({}) == len(EVENTS)
-    for key in WHOLE:
-        counts = [taken({key: odd}) for odd in ODD]
-        assert min(counts) < len(EVENTS), f"any {key} is taken by all"
 
 
 @settings(deadline=None)  # a busy machine is no finding

@@ -175,17 +175,6 @@ def test_the_host_is_steady_after_a_minute_without_compilation(
     assert is_steady(Readings(values={RECORDS.name: read}), b.NOW) is steady
 
 
-def test_the_idle_power_is_the_lowest_one_without_activity(
-    nvml: Standin, source: NvmlSource
-) -> None:
-    nvml.say(board(0, util="50 1", power="90000"))
-    assert only(source.read()).idle_watts is None
-    nvml.say(board(0, util="0 0", power="118000"))
-    assert only(source.read()).idle_watts == 118.0
-    nvml.say(board(0, util="0 0", power="130000"))
-    assert only(source.read()).idle_watts == 118.0
-
-
 def test_mig_devices_appear_with_their_uuid_and_their_parent(
     nvml: Standin, source: NvmlSource, time: Time
 ) -> None:

@@ -52,13 +52,6 @@ def test_a_process_that_ended_while_the_count_grew_was_killed_by_the_oom_killer(
     assert watch.follow([PID]) == {}, "another process has its number now"
 
 
-def test_a_process_that_ended_while_the_count_was_constant_was_not(kernel: Kernel) -> None:
-    kernel.count(3)
-    watch = kernel.watch()
-    watch.follow([PID])
-    assert watch.follow([]) == {PID: False}
-
-
 def test_a_process_that_survived_an_earlier_kill_is_not_attributed_to_it(kernel: Kernel) -> None:
     watch = kernel.watch()
     watch.follow([PID])

@@ -336,15 +336,6 @@ def test_a_directory_that_became_unreadable_is_a_problem(tmp_path: Path) -> None
         child.stdin.close()
 
 
-def test_every_directory_is_read(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        write_record(tmp_path / name, builders.slot(run=name))
-    directories = [str(tmp_path / name) for name in ("one", "none", "two")]
-    clock = Clock(monotonic_ns=lambda: NOW, epoch=lambda: builders.EPOCH)
-    found = RecordsSource(directories, retention=900, clock=clock, boot="here").read()
-    assert [r.slot.identity.run for r in found.records] == ["one", "two"]
-
-
 @pytest.fixture
 def good(tmp_path: Path, source: RecordsSource) -> Iterator[None]:
     """A good record next to bad ones, which must still be read."""

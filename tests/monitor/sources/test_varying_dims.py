@@ -11,7 +11,6 @@ from support.values import replace
 from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_record import Journal
-from warmwatch_monitor.sources.records.journal_sums import MOST_DIMS, MOST_VALUES
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import answer
 
@@ -76,14 +75,6 @@ def test_sizes_of_evaluations_are_apart(tmp_path: Path) -> None:
     assert [one.values for one in dims] == [(48, 50), (8, 9, 10)]
 
 
-def test_the_batches_of_an_evaluation_are_not_tensors_of_one_step(tmp_path: Path) -> None:
-    begin = {"t": 4, "event": "begin", "steps": 20}
-    warm = {"t": 6, "event": "warm", "at": 23}
-    evaluated = [{**line, "evaluating": True} for line in ragged(SIZES)]
-    journal = followed(tmp_path / "events.jsonl", begin, *evaluated, warm)
-    assert any(PAD in words for words in evidence(rank(journal)))
-
-
 def test_the_remedy_has_the_numbers(tmp_path: Path) -> None:
     words = evidence(rank(followed(tmp_path / "events.jsonl", *ragged(SIZES))))
     made = "dim 1 of `tokens` was compiled for 9 sizes, from 48 to 64"
@@ -104,14 +95,6 @@ def test_a_size_that_pytorch_specializes_needs_more_than_mark_dynamic(
     lines = [{**line, "dynamic": None} for line in ragged((48, 64, 1, 50))]
     words = evidence(rank(followed(tmp_path / "events.jsonl", *lines)))
     assert any(one.endswith(f": {PAD}; marked dynamic, 0 and 1 stay apart") for one in words)
-
-
-def test_padding_a_buffer_is_no_remedy(tmp_path: Path) -> None:
-    lines = ragged(SIZES, "self._buffers['keys']")
-    words = " ".join(evidence(rank(followed(tmp_path / "events.jsonl", *lines))))
-    assert "dim 1 of `self.keys` was compiled for 9 sizes" in words
-    assert "keep the shape of the parameter or buffer" in words
-    assert PAD not in words
 
 
 def test_the_length_of_clean_steps_before_and_since_is_reported(tmp_path: Path) -> None:
@@ -200,16 +183,3 @@ def test_a_call_that_was_refused_at_the_limit_is_not_counted_as_compiled(tmp_pat
     (one,) = followed(tmp_path / "events.jsonl", *lines).sums.varying.dims
     assert (one.count, one.timed) == (3, 3)
     assert "each cost 100 ms" in " ".join(evidence(b.view(b.WARM, journal={"varying": (one,)})))
-
-
-def test_the_number_of_dimensions_is_bounded(tmp_path: Path) -> None:
-    many = [forward(1, reason((1, 2), f"t{n}")) for n in range(2 * MOST_DIMS)]
-    assert len(followed(tmp_path / "events.jsonl", *many).sums.varying.dims) == MOST_DIMS
-    other = tmp_path / "other"
-    other.mkdir()
-    wide = [forward(1, reason((n, n + 1))) for n in range(1, 3 * MOST_VALUES)]
-    (one,) = followed(other / "events.jsonl", *wide).sums.varying.dims
-    assert (len(one.values), one.complete, one.highest) == (MOST_VALUES, False, 3 * MOST_VALUES)
-    assert "was compiled for more than 100 sizes" in " ".join(
-        evidence(b.view(b.WARM, journal={"varying": (one,)}))
-    )

@@ -152,11 +152,6 @@ def test_ranks_that_were_lost_one_after_another_were_not_ended_together() -> Non
     assert [rank["end"]["ended_together"] for rank in run["ranks"]] == [False] * 2
 
 
-def test_ranks_that_died_the_same_way_are_reported_together() -> None:
-    assert ranks(3.0, 3.0, living=1)[0].endswith("; ranks 1 and 2 are lost")
-    assert ranks(3.0, 3.0, 3.0, living=1)[0].endswith("; ranks 1-3 are lost")
-
-
 @pytest.mark.parametrize(
     ("view", "words"),
     [

@@ -8,13 +8,12 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch.shared import record
-from warmwatch_monitor.model.machine import GpuReading, ProcessReading
+from warmwatch_monitor.model.machine import GpuReading
 from warmwatch_monitor.model.snapshot import RankView, Spending
 from warmwatch_monitor.status.words import gpus as silicon
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.run import run_answer
 
-POOL = ProcessReading(pid=1, cpu_seconds=9.0, resident_bytes=1, workers_busy=0, workers_idle=16)
 IDLE = b.gpu(utilization_ratio=0.006, power_watts=118.0, tensor_active_ratio=0.0)
 MUTE = GpuReading(uuid="GPU-1", index=3, at_ns=b.NOW)
 
@@ -64,12 +63,6 @@ def test_gpu_figures_beside_the_real_speed_are_of_its_steps(
 
 def headline(view: RankView) -> str:
     return run_answer(b.snapshot(view).runs[0]).summary
-
-
-def test_a_compiling_rank_reports_the_waiting_gpu_and_the_working_process() -> None:
-    view = b.view(b.COMPILING, gpus=(IDLE,), process=POOL)
-    expected = f"gpt2: {b.head(view)}; the GPU waits at 118 W; 16 compile workers idle"
-    assert headline(view) == expected
 
 
 def test_a_gpu_that_works_for_the_compiler_is_not_called_waiting() -> None:

@@ -75,15 +75,6 @@ def test_cuda_graphs_of_many_sizes_are_named_with_their_time_and_memory(tmp_path
     assert "12 sizes: 24 recordings in 82.4 ms, 2.1 MB reserved meanwhile" in one.words
 
 
-def test_graphs_of_few_sizes_and_of_several_compilations_are_in_order(tmp_path: Path) -> None:
-    """Each module of a class has its own compilation, with CUDA graphs of its own."""
-    modules = [recorded(1, id=f"{number}/0") for number in range(24)]
-    assert found(tmp_path / "modules", *(line for lines in modules for line in lines)) == []
-    assert found(tmp_path / "three", *recorded(3)) == []
-    # torch._dynamo.reset() restarts the ids
-    assert found(tmp_path / "reset", *recorded(3), _FORWARD, *recorded(3)) == []
-
-
 CUSTOM_FUNCTION = "Unsupported call_function target autograd_function_apply."
 SETTING = "torch._functorch.config.autograd_cache_allow_custom_autograd_functions"
 
@@ -148,26 +139,6 @@ def test_a_kernel_that_spills_is_named_with_the_share_of_a_launch(tmp_path: Path
     assert "smaller blocks" in plain.advice
     assert "max_fusion_size" in of_inductor.advice
     assert "kernel_options" in of_template.advice
-
-
-def test_a_kernel_that_is_compiled_again_has_its_last_count(tmp_path: Path) -> None:
-    line = {"t": 1, "event": "spill", "kernel": "softmax_0"}
-    assert found(tmp_path, {**line, "registers": 1844}, {**line, "registers": 16}) == []
-
-
-def test_unfused_attention_has_the_bytes_of_its_scores_and_is_in_the_evidence_once() -> None:
-    attend = Fallback(at_ns=1, step=0, name="attend", setting="flex_attention", score_bytes=2**30)
-    spill = Spill(kernel="softmax_0", registers=1844)
-    shown = view(fallbacks=(attend, replace(attend, name="other", score_bytes=None)))
-    (first, second), _ = inefficiencies(shown.figures)
-    assert first.words.endswith("in `attend`: it is called uncompiled, 1.07 GB of scores a call")
-    assert second.words.endswith("in `other`: it is called uncompiled")
-    assert (first.bytes, second.bytes) == (2**30, None)
-    lines = evidence(view(fallbacks=(attend,), spills=(spill,)))
-    assert [line for line in lines if "flex_attention" in line] == []  # it is a condition
-    assert [line for line in lines if "spills" in line] == [
-        "kernel `softmax_0` spills 1844 registers of each thread"
-    ]
 
 
 def test_each_line_of_a_break_is_shown_and_what_is_left_to_python() -> None:

@@ -101,12 +101,6 @@ def test_a_hung_compilation_needs_attention_and_has_a_series() -> None:
     assert (exit_code(usual), usual["runs"][0]["ranks"][0]["conditions"]) == (3, [])
 
 
-def test_a_busy_compiler_process_is_named_with_its_cpu_time() -> None:
-    made = b.view(hanging(20), process=replace(IDLE, compilers=(CC1PLUS,)))
-    (rank,) = status(b.snapshot(made))["runs"][0]["ranks"]
-    assert "cc1plus (pid 4733) is busy, 310 s of CPU so far" in rank["evidence"]
-
-
 @pytest.mark.parametrize(
     "process",
     [
@@ -140,15 +134,6 @@ def test_a_wait_for_warm_ends_at_a_hung_compilation(
         waited = CliRunner().invoke(cli, ["wait", *named, "--dir", str(tmp_path)])
     assert waited.exit_code == 4
     assert "(it may never be warm)" in waited.stderr
-
-
-def test_a_wait_for_an_end_continues_at_a_hung_compilation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WARMWATCH_LONG_COMPILE", "0.5")
-    with held(write_record(tmp_path, compiling())):
-        words = ["wait", "--until", "ended", "--timeout", "0.1", "--dir", str(tmp_path)]
-        assert CliRunner().invoke(cli, words).exit_code == 124
 
 
 @pytest.mark.parametrize(

@@ -92,12 +92,6 @@ def follow(tmp_path: Path, *lines: dict[str, object]) -> Journal:
     return journal
 
 
-def test_a_journal_line_has_the_batches_of_a_usual_step(tmp_path: Path) -> None:
-    batches = {"data": 0.5, "batches": 50, "batches_before": 798}
-    (_, one) = follow(tmp_path, {**LINE, **batches}).sums.long_steps
-    assert (one.batches, one.batches_usual, one.data_seconds) == (50, 2.0, 0.5)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

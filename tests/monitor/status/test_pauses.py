@@ -7,7 +7,6 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.pipeline.runs import Circumstances, group
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import summary
 
@@ -29,19 +28,6 @@ def test_a_save_that_does_not_end_becomes_a_stall_with_that_cause() -> None:
     view = b.view(replace(saves(699), steps=steps))
     assert view.judgement.state.value == "stalled"
     assert "saving a checkpoint for 12 min" in summary(b.snapshot(view))
-
-
-def test_ranks_that_wait_for_a_saving_rank_are_not_stalled() -> None:
-    slots = [b.as_rank(saves(74), 0, 2), b.as_rank(b.STALLED, 1, 2)]
-    readings = [b.view(slot).record for slot in slots]
-    (run,) = group(readings, Circumstances(now_ns=b.NOW))
-    assert run.state.value == "warm"
-    waits = replace(run, ranks=run.ranks[::-1])
-    assert "; rank 0 is saving a checkpoint for 74 s" in summary(b.Snapshot(**_of(waits)))
-
-
-def _of(run: object) -> dict[str, object]:
-    return {"epoch": b.EPOCH, "now_ns": b.NOW, "runs": (run,)}
 
 
 def test_the_time_of_pauses_is_in_the_evidence_the_answer_and_the_series() -> None:

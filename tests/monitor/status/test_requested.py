@@ -15,7 +15,6 @@ from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.status.words.requested import plain_skip, turned_off
 from warmwatch_monitor.status.words.sentence import answer as headline_of
-from warmwatch_monitor.status.words.sentence import summary
 
 IN_VAIN = replace(b.EAGER.compile, wrappers=2, requested_at=1)
 EXPECTED = (
@@ -54,11 +53,6 @@ def test_of_a_module_compiled_in_place_neither_forward_nor_a_container_compiles(
     assert "call model(...) and not model.forward(...)" in text
     assert "model.log_prob = torch.compile(model.log_prob)" in text
     assert "container" not in b.in_words(eager(IN_VAIN, journal={"methods": ("log_prob",)}))
-
-
-def test_an_early_request_is_reported_as_such() -> None:
-    text = summary(b.snapshot(eager(replace(IN_VAIN, wrappers=1))))
-    assert "torch.compile was called once and nothing has compiled" in text
 
 
 @pytest.mark.parametrize(
@@ -115,13 +109,6 @@ def test_disabled_compilation_is_reported_and_is_not_a_problem(
     assert exit_code(answer) == 0
     body = render(snapshot, None)[0].decode()
     assert f'warmwatch_compile_disabled{{by="{name}",rank="0",run="gpt2"}} 1.0' in body
-
-
-def test_a_warm_rank_reports_that_compilation_was_disabled_since() -> None:
-    view = b.view(replace(b.WARM, compile=replace(b.WARM.compile, disabled=2)))
-    assert b.in_words(view).endswith(
-        '; compilation is turned off by torch.compiler.set_stance("force_eager")'
-    )
 
 
 def test_skipped_cuda_graphs_are_reported_with_the_reason_and_need_no_attention() -> None:

@@ -158,12 +158,6 @@ def test_a_process_without_steps_is_judged_by_silence_and_reports_it(
     assert summary(b.snapshot(b.view(replace(slot, compile=counts)))) == f"gpt2: {expected}"
 
 
-def test_a_pause_within_the_first_step_is_not_a_problem() -> None:
-    assert summary(b.snapshot(between(0.1))) == (
-        "gpt2: no step yet: compiled for 28 s so far, PyTorch compiles nothing now"
-    )
-
-
 FORWARD = Compilation(id="0/0", kind="forward", at_ns=b.ago(3), name="forward", file="a.py", line=3)
 BACKWARD = {"beginning": Beginning(at_ns=b.ago(2), what="entire_backward_compile", id="0/0")}
 
@@ -231,16 +225,6 @@ def test_a_speed_that_still_changes_is_not_the_real_one(older: int, newer: int, 
     assert reached(found, "settled") is (older == newer)
     answer_of = to_builtins(status(b.snapshot(view)))
     assert is_reached(answer_of, "settled") is (older == newer)
-
-
-def test_a_headline_without_room_for_the_newest_steps_has_the_speed() -> None:
-    figures = b.view(b.EAGER).figures
-    steps = replace(figures.steps, recent=0.253, trend="slower", newest=0.26, newest_steps=32)
-    words = answer(b.snapshot(replace(b.view(b.EAGER), figures=replace(figures, steps=steps))))
-    head = "gpt2: no compile activity in 120 steps: the model runs eagerly"
-    speed = "253 ms a step so far, getting slower"
-    assert words.summary == f"{head}; {speed}"
-    assert words.details == (f"{speed}: 260 ms in the last 32 steps",)
 
 
 @given(
@@ -389,16 +373,6 @@ def test_durations_are_in_readable_units(seconds: float, text: str) -> None:
 
 def evidence_of(view: RankView) -> list[str]:
     return evidence(view)
-
-
-def workers(busy: int, idle: int) -> ProcessReading:
-    return ProcessReading(
-        pid=1, cpu_seconds=1.0, resident_bytes=1, workers_busy=busy, workers_idle=idle
-    )
-
-
-def test_idle_workers_are_not_evidence_without_a_compilation() -> None:
-    assert not [e for e in evidence_of(b.view(b.WARM, process=workers(0, 4))) if "worker" in e]
 
 
 def test_evidence_of_a_stall_is_its_silence_its_limit_and_the_process_state() -> None:

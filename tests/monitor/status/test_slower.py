@@ -130,15 +130,6 @@ def test_changes_are_reported_with_their_cost() -> None:
     )
 
 
-def test_a_cache_that_hit_explains_a_difference_if_it_was_not_empty_before() -> None:
-    """As where another model had filled it."""
-    warm = {"inductor": "warm"}
-    hits = tuple(replace(one, cache="hit", seconds=1.0) for one in a.FIRST)
-    now = a.finished(compiled=hits, what=replace(a.H100, caches=warm))
-    _, words = sentences(now, before(*a.FIRST, seconds=220.0, caches=warm))
-    assert words.endswith("; lookups in Inductor's cache mostly hit (before: missed)")
-
-
 @pytest.mark.parametrize(
     ("then", "title", "words"),
     [

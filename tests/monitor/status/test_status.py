@@ -14,7 +14,6 @@ from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.record import REASONS, Slot
 from warmwatch_monitor.model.journal import Compilation
 from warmwatch_monitor.model.snapshot import RankView
-from warmwatch_monitor.status.document import chosen, reached
 from warmwatch_monitor.status.goals import GOALS, is_reached
 
 STATES = b.in_every_state()
@@ -143,13 +142,6 @@ def test_each_goal_of_a_wait_is_reached_in_these_states(state: str) -> None:
         "lost": {"ended"},
     }
     assert {goal for goal in GOALS if is_reached(answer, goal)} == {state, *others.get(state, ())}
-
-
-def test_another_state_is_reached_when_the_least_advanced_run_has_it() -> None:
-    both = b.snapshot(STATES["warm"], b.in_every_state("bert")["warming"])
-    assert reached(both.runs, "warming")
-    assert not reached(both.runs, "eager")
-    assert not reached(chosen(both, "gpt2"), "warming")
 
 
 def test_counts_that_a_torch_lacks_are_null() -> None:

@@ -36,13 +36,6 @@ def test_a_long_step_is_reported_with_gpu_activity_and_time_to_certainty() -> No
     )
 
 
-def test_no_time_is_estimated_before_the_first_clean_step() -> None:
-    view = b.view(warming(0, 10.0), gpus=(BUSY,))
-    assert headline(view) == (
-        "gpt2: warming, 0 of 3 clean steps since the last compile activity: GPU 0 at 100 %, 692 W"
-    )
-
-
 def test_a_rank_that_recompiled_is_estimated_from_its_earlier_speed() -> None:
     counts = replace(
         b.RECOMPILING.compile,

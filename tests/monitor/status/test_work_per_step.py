@@ -12,7 +12,6 @@ from msgspec.structs import astuple
 from support import builders as b
 from support.values import replace
 from warmwatch.shared.values import DTYPES
-from warmwatch_monitor.model.figures import Worth
 from warmwatch_monitor.model.machine import PEAKS, Peaks, peak_flops
 from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.pipeline.slot_figures import worth_of
@@ -89,30 +88,6 @@ def test_each_type_counts_for_its_own_peak() -> None:
 
 
 @pytest.mark.parametrize(
-    ("types", "dtype", "peak", "words"),
-    [
-        ({"bfloat16": 1e12}, "bfloat16", 989.4e12, " %"),
-        ({"float8": 1e12}, "float8", 1978.9e12, " % (float8)"),
-        ({"bfloat16": 0.995e12, "other": 0.005e12}, "bfloat16", 989.4e12, " %"),
-        ({"bfloat16": 0.9e12, "other": 0.1e12}, "bfloat16", None, "tokens/s"),
-    ],
-)
-def test_the_words_name_types_other_than_bfloat16(
-    types: dict[str, float], dtype: str, peak: float | None, words: str
-) -> None:
-    view = worth(1, {"flops_counted": 1e12, "flops_by_dtype": types}, tokens_per_step=7)
-    reported = to_builtins(rank(view).worth)
-    assert reported["dtype"] == dtype
-    assert reported["peak_flops"] == (None if peak is None else pytest.approx(peak, rel=0.01))
-    assert throughput(view).endswith(words)
-
-
-def test_the_type_that_the_user_sets_precedes_the_counted_ones() -> None:
-    counted = {"flops_counted": 1e12, "flops_by_dtype": {"bfloat16": 1e12}, "dtype": "float8"}
-    assert to_builtins(rank(worth(1, counted)).worth)["dtypes"] == {"float8": 1.0}
-
-
-@pytest.mark.parametrize(
     "gpus",
     [
         (),
@@ -182,11 +157,6 @@ def test_the_peaks_are_those_of_the_data_sheets(
 def test_there_is_a_peak_for_each_type_that_a_user_may_name() -> None:
     assert Peaks.__struct_fields__ == DTYPES
     assert all(any(astuple(peaks)) for peaks in PEAKS.values())
-
-
-def test_operations_of_a_step_are_declared_or_six_for_each_parameter_and_token() -> None:
-    assert Worth(tokens=5, parameters=2).operations == 60
-    assert Worth(parameters=2).operations is None
 
 
 def test_the_document_shows_the_table_of_peaks() -> None:

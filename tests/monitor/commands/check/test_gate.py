@@ -223,15 +223,6 @@ def ranks(*slots: b.Slot) -> tuple[b.Slot, ...]:
     return tuple(b.as_rank(slot, rank, len(slots)) for rank, slot in enumerate(slots))
 
 
-def test_ranks_with_equal_counts_share_a_table_and_a_line() -> None:
-    four = run_of(*ranks(DONE, DONE, counting(graphs=2), DONE))
-    file = baseline.written(baseline.of(four))
-    assert list(json.loads(file)["runs"]["gpt2"]["ranks"]) == ["0-1,3", "2"]
-    now = run_of(*ranks(*(counting(graphs=2),) * 4))
-    (grown,) = compared(now, held(*four)).grew
-    assert (grown.ranks, grown.was, grown.now) == ("0-1,3", 1, 2)
-
-
 def test_ranks_and_runs_of_one_side_alone_are_reported() -> None:
     one, two = run_of(DONE), run_of(*ranks(DONE, DONE))
     more = compared(two, held(*one))

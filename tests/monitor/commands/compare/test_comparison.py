@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from msgspec import convert
 
 from support import builders as b
 from support import reported as a
@@ -20,7 +19,6 @@ from warmwatch_monitor.commands.compare.comparison import (
 from warmwatch_monitor.commands.compare.wording import page, sentence, speed
 from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.commands.report.wording import answer
-from warmwatch_monitor.figures.rank import SlowerPeriod
 from warmwatch_monitor.model.run_summary import RunSummary
 
 
@@ -94,20 +92,6 @@ def two(**what: object) -> tuple[RunSummary, RunSummary]:
     return a.finished(run="compiled"), replace(other, what=replace(other.what, **what))
 
 
-def test_a_run_that_was_slower_for_a_while_is_a_warning() -> None:
-    compiled, eager = two()
-    (rank,) = compiled.ranks
-    slow = replace(rank, answer={**rank.answer, "slower_periods": [a.SLOWER]})
-    made = compare((replace(compiled, ranks=(slow,)), eager))
-    assert made.sides[0].slower == (convert(a.SLOWER, SlowerPeriod),)
-    (warning,) = page(made).warnings
-    assert warning == (
-        "compiled was slower than before for 40 s, steps 301 to 400: 400 ms a step (24 ms before, "
-        "17x); load 8.9 on 2 CPUs; its steady step and break-even include these steps"
-    )
-    assert not any("slower" in one for one in page(compare((compiled, eager))).warnings)
-
-
 def test_a_slower_run_is_called_slower() -> None:
     """Nobody reads a speed-up of 0.135 as 7.4 times slower."""
     slow = break_even(side("default", 20.0, 0.39), EAGER)
@@ -150,12 +134,6 @@ def test_differences_are_reported_with_the_rows_they_affect(
     found = {one.what: one.rows for one in compare((compiled, eager)).incomparable}
     assert set(found) == {what}
     assert row in found[what]
-
-
-def test_caches_of_a_run_without_compilations_are_not_compared() -> None:
-    compiled = a.finished(run="a", what=replace(a.H100, caches={"inductor": "cold"}))
-    eager = replace(a.eager(run="b"), what=replace(a.H100, caches={"inductor": "warm"}))
-    assert "caches" not in {one.what for one in compare((compiled, eager)).incomparable}
 
 
 def test_each_figure_of_a_run_has_a_row() -> None:

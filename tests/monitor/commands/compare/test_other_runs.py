@@ -116,12 +116,6 @@ def test_a_run_that_other_work_slowed_is_no_sample_and_no_other_replaces_it(
     assert "mean of its runs - 36 ms, 2 runs" in shown
 
 
-def test_a_start_with_few_clean_steps_is_no_sample(history: Store) -> None:
-    short = start(1, 0.05, answers={"step_seconds.clean_count": 9})
-    history.save([start(0), short, start(3, 0.030, run="third")])
-    assert verdicts("start0", "start3")["third, gpt2"][0] == "once"
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -153,10 +147,3 @@ def test_the_runs_of_one_program_are_named_once(history: Store) -> None:
     assert shown.count("ran the same program") == 1
     runs = shown.split("Runs of each program")[1].split("How to read it")[0]
     assert [word for word in runs.split() if word.endswith(":")] == ["gpt2:", "other:"]
-
-
-def test_two_compared_starts_are_runs_of_one_program(history: Store) -> None:
-    history.save([start(0), start(1, 0.018)])
-    shown = " ".join(compared("start0", "start1").split())
-    assert "gpt2 (start0) and gpt2 (start1) ran the same program, as far as recorded, so" in shown
-    assert "break-even at step" not in shown

@@ -61,13 +61,6 @@ def test_a_process_that_ignores_the_interrupt_is_terminated_or_killed(
     assert -code in (signal.SIGTERM, signal.SIGKILL)
 
 
-def test_a_process_that_cannot_be_killed_does_not_block(tmp_path: Path) -> None:
-    """For example, a process that waits within a driver."""
-    line = f"echo $$ > {tmp_path}/pid; READY; exec sleep 600"
-    assert ended(tmp_path, line, ()) == (-signal.SIGKILL, "seen")
-    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
-
-
 def test_child_processes_in_other_sessions_are_ended_too(tmp_path: Path) -> None:
     """The workers of torchrun have their own sessions and may ignore signals."""
     own = f"trap '' INT; echo $$ > {tmp_path}/worker; READY; while :; do sleep 0.05; done"
@@ -95,10 +88,6 @@ def dead(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.Error:
         return True
-
-
-def test_a_command_that_exits_by_itself_is_not_reported_as_ended(tmp_path: Path) -> None:
-    assert ended(tmp_path, "exit 7") == (7, None)
 
 
 @pytest.mark.parametrize("interrupted", [False, True])

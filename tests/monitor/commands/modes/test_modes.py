@@ -23,7 +23,6 @@ from warmwatch_monitor.commands.modes.one_mode import (
     AS_IS,
     Plan,
     Progress,
-    apart,
     enough,
     environment_of,
     left,
@@ -256,39 +255,6 @@ def test_the_recommendation_is_none_that_its_table_calls_slower() -> None:
     assert {"eager", "default"} < seen
 
 
-def test_a_failing_mode_is_reported_and_the_others_remain() -> None:
-    failed = run_summary("max-autotune", 9.0, 0.04)
-    (rank,) = failed.ranks
-    answer = {
-        **rank.answer,
-        "end": {"how": "failed", "exception": "OutOfMemoryError"},
-        "state": "failed",
-    }
-    answer["step_seconds"] = dict.fromkeys(rank.answer["step_seconds"])
-    failed = replace(failed, state="failed", ranks=(replace(rank, answer=answer),))
-    of = made(
-        *usual(),
-        tried("max-autotune", failed, ended_by="itself", code=1, output="out/max-autotune.log"),
-        tried("max-autotune-no-cudagraphs", ended_by="itself", code=-9),
-        training_steps=1000,
-    )
-    assert [one.outcome for one in of.rows] == [*["measured"] * 3, "failed", "failed"]
-    message = notes(of)
-    assert "exit code 1, OutOfMemoryError" in message["max-autotune"]
-    assert "out/max-autotune.log" in message["max-autotune"]
-    assert "signal 9" in message["max-autotune-no-cudagraphs"]
-    assert page(of).answer.startswith("1,000 steps take 52.7 s in ")
-
-
-def test_a_run_without_an_exit_record_is_not_reported_as_failed() -> None:
-    """``os._exit(0)`` ends without a record; a command that failed has one."""
-    summary = "gpt2/default: lost after 200 steps; no exit record"
-    gone = replace(run_summary("default", 17.2, 0.0356), state="lost", summary=summary)
-    for code, words in ((0, f"{summary}; what it printed is in x"), (3, "it failed (exit code 3)")):
-        of = made(tried("default", gone, ended_by="itself", code=code, output="x"))
-        assert words in notes(of)["default"]
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -461,26 +427,12 @@ def test_a_cheaper_mode_with_longer_steps_is_recommended_for_few_steps() -> None
     assert "its extra compile cost of 244 s paid back" in shown
 
 
-def test_modes_that_do_not_fit_in_the_budget_are_named() -> None:
-    over = ("max-autotune",)
-    of = made(*usual(), untried=(*over, "static"), over_budget=over, budget_seconds=600.0)
-    shown = text(of)
-    assert "not tried, over the budget of 10 min: max-autotune" in shown
-    assert "not tried: static" in shown
-
-
 def test_the_time_left_is_known_with_a_number_of_steps_only() -> None:
     assert left(run_of(view())) is None, "nothing predicts when the length of a step is certain"
     assert left(run_of(view()), None, 151) is None
     assert left(run_of(view(warm=False, count=40)), 100) == pytest.approx(59 * 0.04)
     assert left(run_of(view()), 100, 151) == pytest.approx(50 * 0.04)
     assert left(run_of(view()), 50) == 0
-
-
-def test_a_second_run_is_not_enough_before_the_steps_to_compare() -> None:
-    assert enough(run_of(view(count=100)), None, 101)
-    assert not enough(run_of(view(count=100)), None, 102)
-    assert not enough(run_of(view(count=100)), 50, 102)
 
 
 class _Terminal(io.StringIO):
@@ -607,15 +559,6 @@ def test_a_compiling_mode_undoes_what_turns_compilation_off_and_eager_sets_it() 
     assert environment_of("eager", off) == {"A": "b", "TORCHDYNAMO_DISABLE": "1"}
     as_is = {name: value for name, value in off.items() if name != "WARMWATCH_MODE"}
     assert environment_of(AS_IS, off) == as_is
-
-
-def test_a_third_round_is_worth_it_if_one_of_two_runs_was_slowed() -> None:
-    limit = {"verdict": "shared", "share": 0.4, "evidence": ("waits",)}
-    slowed = tried("eager", run_summary("eager", 0.0, 0.06, limited_by=limit))
-    undisturbed = tried("eager", run_summary("eager", 0.0, 0.05))
-    assert apart("eager", [slowed, undisturbed])
-    assert not apart("eager", [slowed, slowed])
-    assert not apart("eager", [undisturbed])
 
 
 @pytest.mark.parametrize(

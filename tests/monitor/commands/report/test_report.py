@@ -22,16 +22,14 @@ from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.fallbacks import REFUSALS
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.record import Slot
-from warmwatch.shared.values import PHASES
 from warmwatch_monitor.commands.report import goodput
 from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.commands.report.brief import SIGNS, brief
 from warmwatch_monitor.commands.report.command import cleaned, picture
-from warmwatch_monitor.commands.report.compilations import priced
 from warmwatch_monitor.commands.report.goodput import LATER
 from warmwatch_monitor.commands.report.html import html, samples
 from warmwatch_monitor.commands.report.parts import Break, Remedy, Report
-from warmwatch_monitor.commands.report.wording import costs, facts, page, short, steady
+from warmwatch_monitor.commands.report.wording import costs, facts, page, short
 from warmwatch_monitor.commands.report.wording_compilations import breaks as section_of_breaks
 from warmwatch_monitor.commands.report.wording_compilations import failure
 from warmwatch_monitor.commands.report.wording_compilations import (
@@ -66,10 +64,6 @@ def shares(made: Report) -> dict[str, float]:
     return {one.name: one.seconds for one in made.goodput.shares}
 
 
-def test_an_id_that_comes_again_after_a_reset_is_another_compilation() -> None:
-    assert [one.seconds for one in priced((*a.FIRST, *a.FIRST))] == [100.0, 100.0]
-
-
 def test_every_second_of_the_run_is_in_one_share() -> None:
     made = report(a.finished())
     found = shares(made)
@@ -79,18 +73,6 @@ def test_every_second_of_the_run_is_in_one_share() -> None:
     assert found["clean steps"] == pytest.approx(3590 * 0.036 + 11 * 0.04)
     assert found[LATER] == 14.0
     assert found["warm-up"] == pytest.approx(120.0)
-
-
-def test_the_time_before_a_warm_up_without_an_end_is_a_share() -> None:
-    """It failed, or the first step is still in progress."""
-    (first, *_) = priced(a.FIRST)
-    unknown = {"warmup.first": None, "step_seconds.first_at": None, "step_seconds.first": None}
-    answers = {**unknown, "attached_at": first.began - 50, "step_seconds.clean_seconds": 0.0}
-    made = report(a.finished(compiled=a.FIRST, answers=answers))
-    assert shares(made)["before the first step"] == pytest.approx(50)
-    answers |= {"state": "compiling", "since": first.began, "compile.seconds": 7.0}
-    made = report(a.finished(compiled=(), answers=answers))
-    assert shares(made)["before the first step"] == pytest.approx(50)
 
 
 def test_the_time_before_a_first_compilation_that_the_end_cut_off_is_a_share() -> None:
@@ -222,26 +204,6 @@ def test_recompiles_of_one_cause_are_one_item_with_cost_and_remedy() -> None:
     assert ADVICE["shape"] in group.advice
 
 
-def test_a_call_at_the_recompile_limit_compiled_nothing() -> None:
-    """PyTorch has a record for it, which has no lookup in a cache."""
-    refused = replace(a.AGAIN, id="0/2", ended=a.AGAIN.ended + 5, cache=None, at_limit=True)
-    refused = replace(refused, step=1201, reason=f"{a.AGAIN.reason}9")
-    counts = {"compile.compilations": 4, "compile.graphs": 2}
-    account = a.finished(compiled=(*a.TWICE, refused), answers=counts)
-    made = report(account)
-    (group,) = made.recompiled
-    assert (group.count, group.at_limit) == (1, 1)
-    assert (group.steps, len(group.reasons)) == ((a.AGAIN.step,), 1)
-    words = " ".join(text(account).split())
-    both = "4 compilations, 2 forward and 2 backward; the recompile limit refused 1 more"
-    assert both in words
-    assert ", 1 more refused at the recompile limit)" in words
-    assert "recompile limit" not in " ".join(text(a.finished(compiled=a.TWICE)).split())
-    only = replace(refused, category="dtype", reason="0/0: tensor 'x' dtype mismatch")
-    words = text(a.finished(compiled=(*a.TWICE, only), answers=counts))
-    assert ": 1 refused at the recompile limit, 10 s (dtype" in " ".join(words.split())
-
-
 def test_the_last_batch_of_an_epoch_has_its_remedy_in_the_warm_up_too() -> None:
     """The next run has it again."""
     early = [replace(one, ended=one.ended - 1200, step=2) for one in (a.AGAIN, a.AGAIN_BACK)]
@@ -249,16 +211,6 @@ def test_the_last_batch_of_an_epoch_has_its_remedy_in_the_warm_up_too() -> None:
     made = report(a.finished(compiled=(*a.FIRST, *early)))
     (remedy,) = [one for one in made.do if "recompile" in one.about]
     assert remedy.what.startswith("The last batch of an epoch had 44 of 64: pass drop_last=True")
-    assert remedy.saves == made.recompiled[0].seconds
-
-
-def test_what_surely_avoids_a_recompile_is_a_remedy_in_the_warm_up_too() -> None:
-    early = [replace(one, ended=one.ended - 1200, step=2) for one in (a.AGAIN, a.AGAIN_BACK)]
-    betas = "0/0: self.param_groups[0]['betas'][0] == 0.95"
-    early[0] = replace(early[0], category="python_value", reason=betas)
-    made = report(a.finished(compiled=(*a.FIRST, *early)))
-    (remedy,) = [one for one in made.do if "recompile" in one.about]
-    assert "cycle_momentum=False" in remedy.what
     assert remedy.saves == made.recompiled[0].seconds
 
 
@@ -301,26 +253,6 @@ def test_lists_that_are_cut_say_how_many_are_left_out() -> None:
     assert fewer.items[-1].words == "1 other reason, once"
     last = printed(brief(made, 100, made.run), width=100, colour=False).splitlines()[-1]
     assert last.startswith("All of it (2 more to do): warmwatch report ")
-
-
-@pytest.mark.parametrize(
-    ("spent", "words"),
-    [
-        ({"pauses.data_seconds": 1.0}, "100 clean steps,"),
-        ({"pauses.data_seconds": 26.2}, "100 clean steps with the waits for data between them,"),
-        (
-            {"pauses.data_seconds": 9.0, "long_steps": [{**LONG_STEP, "seconds": 9.0}]},
-            "100 clean steps with the waits for data and gaps between them,",
-        ),
-    ],
-)
-def test_the_steady_step_says_what_it_has_beyond_the_row_of_clean_steps(
-    spent: dict[str, Any], words: str
-) -> None:
-    """In the table, 100 steps of 2.04 s: 204 s of clean steps, and 26.2 s of waits."""
-    steps = {"typical": 2.3, "clean_count": 100, "clean_seconds": 230.0, "p99": 2.9}
-    answers = {**{f"step_seconds.{name}": value for name, value in steps.items()}, **spent}
-    assert words in steady(report(a.finished(answers=answers)))
 
 
 def test_a_single_item_that_is_left_out_is_in_the_singular() -> None:
@@ -495,14 +427,6 @@ def test_the_remedy_of_a_fallback_is_that_of_its_reason(words: str, remedy: str)
     assert remedy in found.what
 
 
-def test_a_condition_without_advice_is_no_remedy() -> None:
-    words = "thrashing: 4 of the last 10 steps compiled"
-    held = [{"condition": "thrashing", "words": words, "advice": None}]
-    made = report(a.finished(answers={"conditions": held}))
-    assert words in page(made).answer
-    assert not [one for one in made.do if one.about == words]
-
-
 def test_a_remedy_that_saves_nothing_notable_is_not_first() -> None:
     """Compiling an evaluation earlier saves nothing. The list of recompiles has the advice."""
     evaluation = replace(a.AGAIN, category="grad_mode", reason="GLOBAL_STATE changed: grad_mode ")
@@ -606,22 +530,6 @@ def test_an_ended_run_retains_its_findings() -> None:
     assert "uncaught exception" in text(a.run_summary(b.in_every_state()["failed"]))
 
 
-def test_each_phase_of_a_timeline_has_a_letter_of_its_own() -> None:
-    phases = dict.fromkeys(PHASES, 10.0)
-    output = text(a.finished(compiled=(replace(a.FORWARD, seconds=None, phase_seconds=phases),)))
-    (key,) = re.findall(r"^  (d dynamo, (?:.|\n)*?)(?:\n\n|\Z)", output, re.MULTILINE)
-    letters = [one.split()[0] for one in re.split(r",\s+", key)]
-    assert len(letters) == len(set(letters)) == len(PHASES), key
-
-
-def test_a_timeline_tells_functions_of_one_name_apart_by_their_lines() -> None:
-    block = replace(a.FORWARD, id="1/0", line=14)
-    output = text(a.finished(compiled=(a.FORWARD, block)))
-    assert re.search(r"^  forward \(model\.py:31\) +[.dik]+$", output, re.MULTILINE)
-    assert re.search(r"^  forward \(model\.py:14\) +[.dik]+$", output, re.MULTILINE)
-    assert re.search(r"^  forward {16}[.dik]+$", text(a.finished(compiled=(block,))), re.MULTILINE)
-
-
 def test_a_slower_period_is_in_the_text_and_shaded_on_the_chart_of_steps() -> None:
     account = a.finished(answers={"slower_periods": [a.SLOWER]}, samples=a.steps())
     began = account.ranks[0].samples.epochs[0]  # type: ignore[union-attr]
@@ -635,16 +543,6 @@ def test_a_slower_period_is_in_the_text_and_shaded_on_the_chart_of_steps() -> No
         one = a.finished(answers={"slower_periods": [{**period, **unseen}]}, samples=a.steps())
         assert '<rect class="slower"' not in whole_html(one), "it is outside of the chart"
     assert "Slower" not in text(a.finished())
-
-
-def test_the_shade_of_a_compilation_has_no_seam_between_its_phases() -> None:
-    seen = a.steps()
-    first, *rest = ("dynamo", "inductor", "inductor", "kernel_compile")
-    phases = (first, *rest, *[None] * (len(seen.epochs) - 4))
-    samples = replace(seen, columns={**seen.columns, "phase": phases})
-    drawn = whole_html(a.finished(compiled=(), samples=samples))
-    assert len(re.findall(r'<rect class="compiles"', drawn)) == 1
-    assert len(re.findall(r">compiling, ", drawn)) == 3
 
 
 def test_the_chart_of_compile_time_has_the_slowest_kernels_below_their_phase() -> None:
@@ -672,13 +570,6 @@ def test_steps_and_compile_time_are_on_one_axis_and_no_line_crosses_a_compilatio
     plain = whole_html(a.finished(compiled=(), samples=seen))
     assert plain.count("<polyline") + 1 == page_of.count("<polyline")
     assert (plain.count('class="compiles"'), page_of.count('class="compiles"')) == (0, 1)
-
-
-def test_the_values_on_an_axis_are_round() -> None:
-    seen = a.steps()
-    columns = {**seen.columns, "step_seconds": tuple(0.113 for _ in seen.epochs)}
-    page_of = whole_html(a.finished(compiled=(), samples=replace(seen, columns=columns)))
-    assert re.findall(r'text-anchor="end">([\d.]+ ms)</text>', page_of) == ["150 ms", "75 ms"]
 
 
 def test_the_chart_of_power_names_the_gpu_and_its_rank() -> None:
@@ -866,14 +757,6 @@ def test_the_suggested_commands_quote_a_hostile_name() -> None:
     *_, last = lines_of(account, width=300, before=replace(account, id="aaaaaaaa"))
     _, _, compared = last.partition("warmwatch compare ")
     assert shlex.split(compared) == ["aaaaaaaa", name]
-
-
-def test_the_suggested_commands_are_about_the_start_that_is_reported() -> None:
-    account = a.finished(compiled=a.TWICE)
-    other = replace(account, id="aaaaaaaa")
-    last = lines_of(account, width=300, before=other, called="gpt2~1")[-1]
-    assert "warmwatch report 'gpt2~1' -v" in last
-    assert last.endswith("warmwatch compare aaaaaaaa 'gpt2~1'")
 
 
 def test_the_bar_has_a_character_and_a_colour_for_each_share() -> None:

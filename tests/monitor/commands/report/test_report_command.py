@@ -102,13 +102,6 @@ def test_a_daemon_replaces_no_other_start_and_no_fact_that_only_the_history_has(
     assert summaries.run_summaries(("gpt2",)) == (before,)
 
 
-def test_a_report_from_records_is_stored_in_the_history(directory: str, tmp_path: Path) -> None:
-    environ = {"WARMWATCH_DIR": directory, "WARMWATCH_STATE": str(tmp_path / "state")}
-    done = run("report", "gpt2", **environ)
-    assert done.exit_code == 0, done.output
-    assert "gpt2" in run("runs", **environ).output
-
-
 def test_json_markdown_and_html_agree(directory: str, tmp_path: Path) -> None:
     document = json.loads(run("report", "gpt2", "--json", "--dir", directory).output)
     assert document["schema_version"] == 1

@@ -50,12 +50,6 @@ def table(printed: list[str]) -> list[list[str]]:
     return [row for row in below if set(row) & set(STYLES)]
 
 
-def test_one_table_lists_live_runs_first_and_the_worst_of_them_on_top() -> None:
-    states = [row[2] for row in table(shown(*every_state()))]
-    assert states == list(STYLES)
-    assert {state.value for state in State} == set(STYLES)
-
-
 @pytest.mark.parametrize("before", [0, 1])
 def test_what_compiled_before_the_agent_attached_is_not_none(before: int) -> None:
     slot = replace(b.EAGER, compile=replace(b.EAGER.compile, graphs_before=before))
@@ -165,15 +159,6 @@ def test_a_stalled_rank_that_is_exiting_is_shown_as_that() -> None:
     assert "exiting" in cells
 
 
-def test_a_reason_of_several_ranks_has_the_times_of_the_rank_with_most() -> None:
-    answer = status(b.snapshot(*map(again, ranks(3))))
-    for rank, times in zip(answer["runs"][0]["ranks"], (1, 3, 2), strict=True):
-        last = {**rank["compile"]["last"][0], "total_seconds": 2.0}
-        rank["compile"].update(last=[last] * times, recompiles=times)
-    (shown,) = [words for words, _ in reasons(answer["runs"]) if words.startswith("recompiled")]
-    assert shown.startswith("recompiled 3 times in 6 s (")
-
-
 def test_only_the_remedy_that_would_save_most_is_shown_and_the_others_are_counted() -> None:
     answer = status(b.snapshot(again(b.in_every_state()["warm"])))
     compile = answer["runs"][0]["ranks"][0]["compile"]
@@ -243,18 +228,6 @@ def again(view: RankView) -> RankView:
 
 def header(printed: list[str]) -> str:
     return next(line for line in printed if " state " in line)
-
-
-def test_hours_and_days_are_no_wider_than_minutes() -> None:
-    """Else a column would give way to them, and come back on the hour."""
-    heads = set()
-    for age in (119.4 * 60, 3 * 3600 + 59 * 60, 47 * 3600, 9 * 86400):
-        who = replace(b.WARM, compile=replace(b.WARM.compile, last_end_ns=b.ago(1)))
-        view = b.view(who)
-        progress = replace(view.figures.progress, state_since=NOW - age)
-        view = replace(view, figures=replace(view.figures, progress=progress))
-        heads.add(header(shown(view, width=80)))
-    assert len(heads) == 1
 
 
 def test_the_cost_of_functions_names_callers_graph_breaks_and_fallbacks() -> None:

@@ -81,34 +81,12 @@ def test_a_recompile_between_two_polls_is_inferred_from_its_traces() -> None:
     assert [kind for kind, _ in found] == ["compile_begin", "compile_end", "reopened", "warm"]
 
 
-def test_a_changed_phase_is_reported_within_the_same_activity() -> None:
-    later = replace(b.COMPILING, compile=replace(b.COMPILING.compile, active_phase=1))
-    found = between("compiling", b.view(later))
-    assert found.keys() == {"phase"}
-    assert found["phase"]["phase"] == "dynamo"
-
-
 @pytest.mark.parametrize("state", ["finished", "failed", "lost"])
 def test_an_end_is_reported_with_its_cause(state: str) -> None:
     found = between("compiling" if state == "lost" else "warm", state)
     assert found["ended"]["end"]["how"] is not None
     assert "warm" not in found
     assert "reopened" not in found
-
-
-def test_a_stall_of_a_warm_rank_is_not_a_recompile() -> None:
-    assert "reopened" not in between("warm", "stalled")
-    assert "reopened" in between("stalled", "recompiling")
-
-
-def test_a_changed_condition_is_reported() -> None:
-    """``wait`` ends with it, and a state may stay as it is."""
-    long = replace(STATES["compiling"].judgement, conditions=("long_compile",))
-    now = replace(STATES["compiling"], judgement=long)
-    ((kind, changed),) = between("compiling", now).items()
-    assert (kind, changed["rank"]) == ("condition", 0)
-    assert (changed["conditions"], changed["before"]) == (["long_compile"], [])
-    assert between(now, "compiling")["condition"]["conditions"] == []
 
 
 def events(recent: Recent, number: int, run: str | None = None) -> list[dict[str, str]]:

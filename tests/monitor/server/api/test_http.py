@@ -102,10 +102,6 @@ def test_a_run_is_not_found_only_after_all_records_were_read(query: str) -> None
     assert get("/status", b.snapshot(STATES["warm"], unread=3)).json()["unread_records"] == 3
 
 
-def test_waiting_for_an_unknown_run_is_refused_immediately() -> None:
-    assert get("/status?run=bert&wait=warm").status_code == 404
-
-
 def test_a_run_name_with_invalid_utf_8_is_shown() -> None:
     odd = replace(b.WARM, identity=replace(b.WARM.identity, run="caf\udce9"))
     assert json.loads(get("/status", b.snapshot(b.view(odd))).content)["warm"] is True
@@ -203,11 +199,6 @@ def test_a_launch_that_failed_just_before_the_wait_answers_it() -> None:
     assert answer.json()["reached"] is False
 
 
-def test_a_wait_for_the_end_continues_while_a_rank_is_alive() -> None:
-    answer = get("/status?wait=ended&timeout=0.05", b.snapshot(STATES["warm"]))
-    assert answer.json()["reached"] is False
-
-
 def test_a_wait_answers_when_the_state_is_reached_and_blocks_no_other_request() -> None:
     async def scenario() -> None:
         feed = Feed(b.snapshot(STATES["compiling"]))
@@ -250,11 +241,6 @@ def test_the_landing_page_links_the_endpoints() -> None:
     for path in ("status", "metrics", "docs"):
         assert f'href="{path}"' in page.text
         assert get(f"/{path}").status_code == 200
-
-
-@pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
-def test_a_line_break_after_a_path_is_no_error_of_the_server(path: str) -> None:
-    assert get(f"{path}%0A").content == get(path).content
 
 
 def test_the_api_page_needs_no_other_host_and_no_script() -> None:
@@ -407,34 +393,6 @@ def test_a_client_that_leaves_while_others_are_answered_leaks_nothing() -> None:
     asyncio.run(scenario())
     gc.collect()
     assert complaints == []
-
-
-def test_a_wait_for_a_temporarily_missing_run_continues_until_the_timeout() -> None:
-    """Its record, or its directory, could not be read for a moment; then it is back and warm."""
-
-    async def scenario() -> None:
-        feed = Feed(b.snapshot(STATES["compiling"]))
-        async with client(feed) as http:
-            path = "/status?run=gpt2&wait=warm"
-            waits = [http.get(f"{path}&timeout=3600") for _ in range(60)]
-            many = asyncio.ensure_future(asyncio.gather(*waits))
-            await feed.polled.wait()
-            feed.snapshot = b.snapshot()
-            late = asyncio.create_task(http.get("/status?wait=warm&timeout=0.2"))
-            await asyncio.wait_for(late, 60)  # it was looked at meanwhile
-            feed.snapshot = b.snapshot(STATES["warm"])
-            replies = await asyncio.wait_for(many, 60)
-            assert {(one.status_code, one.json()["reached"]) for one in replies} == {(200, True)}
-            feed.snapshot = b.snapshot(STATES["compiling"])
-            feed.polled.clear()
-            waiting = asyncio.create_task(http.get(f"{path}&timeout=0.2"))
-            await feed.polled.wait()
-            feed.snapshot = b.snapshot()
-            reply = await asyncio.wait_for(waiting, 60)
-        assert reply.status_code == 404
-        assert reply.json() == {"detail": "no run named 'gpt2'; no recent run here"}
-
-    asyncio.run(scenario())
 
 
 def test_a_wait_ends_with_503_when_the_daemon_stops() -> None:

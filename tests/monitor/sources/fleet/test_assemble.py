@@ -19,7 +19,7 @@ from warmwatch_monitor.model.machine import Sample
 from warmwatch_monitor.model.snapshot import RankView, Snapshot
 from warmwatch_monitor.sources.fleet import assemble
 from warmwatch_monitor.sources.fleet.samples import CLOCK_BEHIND, queries
-from warmwatch_monitor.status.words.conditions import conditions, silent
+from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.status.words.sentence import summary
 
 STATES = b.in_every_state()
@@ -121,12 +121,6 @@ def test_every_series_that_is_read_is_queried(view: RankView) -> None:
     ]
     assert len(fetched) < len(reported), "histograms are not fetched"
     assert assemble(fetched, b.EPOCH) == assemble(reported, b.EPOCH)
-
-
-def test_a_silent_rank_has_its_numbers() -> None:
-    view = quiet(38)
-    text = summary(assemble(samples(b.snapshot(view)), b.EPOCH))
-    assert text.startswith(f"gpt2: {silent(view.figures).text}")
 
 
 def test_a_rank_that_waits_for_one_that_compiles_on_another_host_is_not_silent() -> None:
