@@ -63,8 +63,9 @@ class Place:
 class Cause:
     """One recompile, break, graph, fallback or failure; ``reason`` is redacted.
 
-    ``dynamic``, ``last_batch``, ``anew``, ``parameter``: as ``advice`` takes them. ``of_class``:
-    as ``plain`` takes it. ``hint``, ``library``, ``caller``: as ``break_remedy`` takes them.
+    ``dynamic``, ``last_batch``, ``anew``, ``parameter``: as ``advice`` takes them. ``of_class``,
+    ``actual``: as ``plain`` takes them. ``hint``, ``library``, ``caller``: as ``break_remedy``
+    takes them.
     """
 
     where: Place = Place()
@@ -75,6 +76,7 @@ class Cause:
     parameter: str | None = None
     anew: bool = False
     of_class: str | None = None
+    actual: str | None = None
     hint: str | None = None
     library: bool = False
     caller: str | None = None
@@ -199,7 +201,7 @@ def _cause(name: str, cause: Cause, later: Iterable[Cause] = ()) -> tuple[str, s
     if name == "failures":
         return f"{where}: {one_line(cause.reason, _LONGEST)}", None
     why = (
-        plain(cause.reason, cause.category, cause.of_class, cause.parameter)
+        plain(cause.reason, cause.category, cause.of_class, cause.parameter, cause.actual)
         or one_line(cause.reason, _LONGEST)
         or "PyTorch gives no reason"
     )
@@ -322,6 +324,7 @@ class CompileCounter(Listener):
                     parameter=values.get("parameter"),
                     anew="anew" in values,
                     of_class=values.get("class"),
+                    actual=values.get("actual"),
                 )
                 self._count("recompiles", cause)
             if failure := values.get("failure"):
