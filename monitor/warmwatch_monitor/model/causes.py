@@ -223,14 +223,15 @@ def causes_among(slow: RankView, others: Sequence[RankView]) -> Iterator[str]:
     own, usual = _processes(own_gpus), _median(map(_processes, other_gpus))
     if own is not None and usual is not None and own > usual:
         yield f"another process on the GPU {whose}"
-    own, usual = _waiting(slow), _median(map(_waiting, others))
-    if own is not None and usual is not None and own > usual + _WAITS_MORE:
-        share = f"{100 * own:.0f} % of its time ({100 * usual:.0f} in others)"
-        yield f"rank {slow.rank} waits for batches {share}"
-    own, usual = _queued(slow), _median(map(_queued, others))
-    if own is not None and usual is not None and own > usual + _WAITS_MORE:
-        share = f"{100 * own:.0f} % of its time ({100 * usual:.0f} in others)"
-        yield f"rank {slow.rank} waits for a CPU {share}"
+    is_limit = slow.limited_by is not None and slow.limited_by.verdict == "input"
+    for read_share, what, is_said in (
+        (_waiting, "batches", is_limit),  # the limit has the share of the last seconds
+        (_queued, "a CPU", False),
+    ):
+        own, usual = read_share(slow), _median(map(read_share, others))
+        if not is_said and own is not None and usual is not None and own > usual + _WAITS_MORE:
+            share = f"{100 * own:.0f} % of its time (others {100 * usual:.0f} %)"
+            yield f"rank {slow.rank} has waited for {what} {share}"
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -285,9 +285,12 @@ def test_a_rank_that_waits_longer_for_batches_is_named() -> None:
     ]
     fast, slow = (b.view(slot) for slot in waiting)
     words = "rank 1 takes 2.5 times as long for a step as the other"
-    cause = "rank 1 waits for batches 30 % of its time (2 in others)"
+    cause = "rank 1 has waited for batches 30 % of its time (others 2 %)"
     run = of_views(fast, with_step(slow, 2.5))
     assert run["skew"]["differences"] == [f"{words}: {cause}"]
+    limit = LimitedBy(verdict="input", share=0.8, evidence=("80 % of the time waits for batches",))
+    run = of_views(fast, replace(with_step(slow, 2.5), limited_by=limit))
+    assert run["skew"]["differences"] == [words]  # the limit has it, of the last seconds
 
 
 def test_a_wait_for_the_first_batch_is_no_cause() -> None:
@@ -313,7 +316,7 @@ def time_without_compiling(view: RankView) -> float:
 @pytest.mark.parametrize(
     ("ratio", "cause"),
     [
-        (0.45, ": rank 1 waits for a CPU 45 % of its time (2 in others)"),
+        (0.45, ": rank 1 has waited for a CPU 45 % of its time (others 2 %)"),
         (0.1, ""),
         (None, ""),
     ],

@@ -55,6 +55,14 @@ _SETTINGS = (
 )
 _REMEDIES = (
     ("Unsupported call_", "If the function is your own, make it a torch.library.custom_op."),
+    (
+        "fakify_first_call",
+        (
+            "PyTorch splits the graph for DistributedDataParallel and caches no part: "
+            "torch._dynamo.config.optimize_ddp = False keeps one graph, which is cached, but "
+            "gradients are then exchanged only after the whole backward."
+        ),
+    ),
     ("cache_hash", "Give the context_fn of the checkpointing an attribute cache_hash, a string."),
     (
         "FX graph cache is not enabled",
