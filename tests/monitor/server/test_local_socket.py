@@ -144,12 +144,13 @@ def test_no_command_asks_who_took_the_default_port_or_sends_a_token_there(
         assert mallory.line() == "0", "no client came"
 
 
-def test_only_a_daemon_at_the_default_address_listens_by_default(tmp_path: Path) -> None:
-    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
-    own = tmp_path / "warmwatch-monitor" / "socket"
+def test_only_a_daemon_at_the_default_address_listens_by_default(memory: Path) -> None:
+    """In ``memory``: the name of a socket has at most 107 bytes."""
+    environ = {"XDG_RUNTIME_DIR": str(memory)}
+    own = memory / "warmwatch-monitor" / "socket"
     settings = load(environ, os.geteuid(), {})
     assert settings.sockets == ("/run/warmwatch-monitor/socket", str(own))
-    settings = replace(settings, sockets=(str(tmp_path / "none" / "there" / "socket"), str(own)))
+    settings = replace(settings, sockets=(str(memory / "none" / "there" / "socket"), str(own)))
     with local_listener(settings) as listener:
         assert listener is not None
         assert listener.getsockname() == str(own)
