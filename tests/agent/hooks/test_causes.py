@@ -6,6 +6,7 @@ The truth is what the script changed before the call.
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -31,10 +32,12 @@ class Recorded(Listener):
     def __init__(self) -> None:
         self.causes: list[tuple[str, str | None]] = []
         self._class = ""
+        self.compiled: list[str] = []
 
     def begin(self, event: str, of: Any = None) -> None:
         if event == events.EVENT and of:
             self._class = of.get("class", "")
+            self.compiled.append(of.get("name", ""))
 
     def post(self, fact: Fact, values: Mapping[str, Any]) -> None:
         if fact == "recompile":
@@ -234,3 +237,30 @@ def test_a_way_that_comes_back_is_no_cause_where_something_else_changed(
     (first, _), *changed = recorded.causes
     assert first == "requires_grad"
     assert changed == [cause] * 2
+
+
+def scaled(x: Any, by: float = 2.0) -> Any:
+    return x * by
+
+
+WRAPPED = {
+    "partial": functools.partial(scaled, by=3.0),
+    "no_grad": torch.no_grad()(scaled),
+    "vmap": torch.func.vmap(scaled),
+}
+
+
+@pytest.mark.parametrize("by", WRAPPED)
+def test_what_a_wrapper_of_pytorchs_calls_is_named(recorded: Recorded, by: str) -> None:
+    torch.compile(WRAPPED[by], backend="eager")(torch.ones(2))
+    assert recorded.compiled[0] == "scaled"
+
+
+def test_a_submodule_of_a_wrapped_module_is_named_after_its_class(recorded: Recorded) -> None:
+    net = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Dropout(0.5))
+    step = torch.compile(net, backend="eager")
+    step(torch.ones(2))
+    net[1].p = 0.25
+    step(torch.ones(2))
+    ((_, words),) = recorded.causes
+    assert str(words).startswith("`Sequential.1.p`")
