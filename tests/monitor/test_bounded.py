@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from warmwatch_monitor.base.access import Access
-from warmwatch_monitor.base.bounded import read_text
 from warmwatch_monitor.base.errors import FleetError, UsageError, WarmwatchError
+from warmwatch_monitor.base.timeouts import read_text
 from warmwatch_monitor.commands.check.baseline import parsed
 from warmwatch_monitor.commands.report.command import traced
 from warmwatch_monitor.sources.fleet import samples

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from warmwatch_monitor.base.bounded import read_text
 from warmwatch_monitor.base.errors import UsageError
+from warmwatch_monitor.base.timeouts import read_text
 
 if TYPE_CHECKING:
     import ssl

@@ -11,8 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 
 from warmwatch.shared.run_name import launcher_run, program_name
-from warmwatch_monitor.base.bounded import read_text
-from warmwatch_monitor.base.timeouts import DISK_SECONDS, within
+from warmwatch_monitor.base.timeouts import DISK_SECONDS, read_text, within
 from warmwatch_monitor.sources import proc
 
 _LARGEST = 1 << 20  # bytes

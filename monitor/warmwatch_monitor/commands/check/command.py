@@ -17,8 +17,8 @@ import click
 from msgspec.structs import replace
 
 from warmwatch.shared.states import State
-from warmwatch_monitor.base.bounded import read_text
 from warmwatch_monitor.base.errors import UsageError
+from warmwatch_monitor.base.timeouts import read_text
 from warmwatch_monitor.commands.check import baseline
 from warmwatch_monitor.commands.check.baseline import Baseline, MeasuredRun, parsed
 from warmwatch_monitor.commands.check.comparison import Comparison, compared

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from warmwatch_monitor.base.bounded import read_text
 from warmwatch_monitor.base.errors import UsageError, WarmwatchError
+from warmwatch_monitor.base.timeouts import read_text
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.client.summaries import as_written, last_like, run_summary
 from warmwatch_monitor.commands.report.assembly import report as report_of
