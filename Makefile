@@ -27,13 +27,13 @@ demo: $(DEMO)/.ready ## a small compiled training, watched live (under 4 minutes
 	touch $@
 
 # mypy uses one core, so the tests begin beside it.
-test: $(READY) ## lint, type-check and run the test suite, in about 8 minutes on two cores
+test: $(READY) ## lint, type-check and run the test suite, in 7 to 8 minutes on two cores (12 minutes of CPU)
 	tests/support/install-programs.sh
 	$(MAKE) --no-print-directory lint & \
 	$(BIN)/python -m pytest $(SPREAD) -m "not long and not install" $(PYTEST_ARGS); tests=$$?; \
 	wait $$! && exit $$tests
 
-test-long: $(READY) ## what test leaves out: most scenarios and tutorials, long simulations
+test-long: $(READY) ## what test leaves out: most scenarios, tutorials and simulations of incidents, further variants
 	tests/support/install-programs.sh
 	$(BIN)/python -m pytest $(SPREAD) -m long $(PYTEST_ARGS)
 

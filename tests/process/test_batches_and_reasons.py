@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from support import slots
-from support.documents import status
-from support.sources import poller
 from support.torch_versions import TORCH
 from support.trainings import result_of, run, training
-from warmwatch_monitor import metrics as series
-from warmwatch_monitor.commands.status import picture
 
 LOADER = """
 import time
@@ -114,38 +109,6 @@ doubled(torch.ones(4)); doubled(torch.ones(7))
     lines = [e for e in slots.events(folder) if e["event"] == "compilation"]
     assert [(e["name"], e["file"], e["line"]) for e in lines] == [where[1:]] * 2
     assert (lines[1]["reason"], lines[1]["category"]) == (line["reason"], "shape")
-
-
-PROMPTS = """
-cfg = {"prompt": "patient 7: secret"}
-@torch.compile(backend="eager", dynamic=False)
-def prompted(x):
-    if cfg["prompt"] == "patient 8: secret": x = x * 2  # the patient's secret
-    print("patient 7: secret")
-    return x + len(cfg["prompt"])
-prompted(torch.ones(4)); cfg["prompt"] = "patient 8: secret"; prompted(torch.ones(4))
-train(model := make(), torch.optim.SGD(model.parameters()), 1)
-"""
-
-
-def _reported(records: Path) -> str:
-    """All output about a run: its record, ``/status``, ``/metrics``, the picture."""
-    snapshot = poller(directories=(str(records),)).poll_once()
-    answer = status(snapshot)
-    metrics, _ = series.render(snapshot, None, version="0")
-    files = [path.read_bytes().decode("utf-8", "replace") for path in records.rglob("*/*")]
-    return "\n".join([*files, json.dumps(answer), metrics.decode(), picture(answer)])
-
-
-def test_no_value_of_the_program_is_recorded(records: Path) -> None:
-    run(records, PROMPTS)
-    reported = _reported(records)
-    assert "python_value" in reported
-    assert "['...'] == '...'" in reported
-    assert "`cfg['...']` changed" in reported
-    assert "train.py" in reported
-    assert "patient" not in reported
-    assert str(records.parent / "train.py") not in reported
 
 
 def test_each_reason_of_a_graph_break_is_reported_once_without_the_users_text(

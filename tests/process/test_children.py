@@ -79,22 +79,6 @@ if __name__ == "__main__":
     }
 
 
-def test_a_run_name_set_by_the_user_is_not_used_for_children(records: Path) -> None:
-    body = (
-        CHILD
-        + """
-warmwatch.attach(run="gpt2")
-if __name__ == "__main__":
-    warmwatch.step()
-    p = mp.get_context("spawn").Process(target=child); p.start(); p.join()
-    p = mp.get_context("fork").Process(target=rename); p.start(); p.join()
-"""
-    )
-    body = "def rename():\n    warmwatch.step(); warmwatch.attach(run='mine')\n" + body
-    play(records, body)
-    assert set(ranks_and_steps(records)) == {"gpt2", "gpt2.SpawnProcess-1", "mine.ForkProcess-2"}
-
-
 def test_an_os_fork_child_has_its_own_name_and_does_not_write_its_parents_end(
     records: Path,
 ) -> None:

@@ -64,12 +64,6 @@ def test_a_background_compilation_is_not_reported_as_warm(records: Path) -> None
     assert ended.startswith("ended after 8 steps: ")
 
 
-def test_warm_is_announced_once_for_any_number_of_callbacks(records: Path) -> None:
-    requests = "for _ in range(3): warmwatch.on_warm(lambda: None)\n"
-    text = console_lines(records, TRAINS + f"train(compiled, optimizer, 8)\n{requests}result(None)")
-    assert [line.split()[0] for line in text] == ["warm", "ended"]
-
-
 def test_functions_compiled_before_it_attached_are_not_reported_as_eager(records: Path) -> None:
     late = "train(compiled, optimizer, 2)\nwarmwatch.attach()\ntrain(compiled, optimizer, 8)\n"
     warm, ended = console_lines(records, TRAINS + late + "result(None)", attach=False)
@@ -93,8 +87,3 @@ if __name__ == "__main__":
     # with a parent that trains nothing, and so has no reason to import the compiler
     text = console_lines(records, body, plain=True)
     assert [line.split()[0] for line in text] == ["runs", "ended"]
-
-
-def test_the_last_requested_setting_applies(records: Path) -> None:
-    body = TRAINS + "warmwatch.attach(say=False)\ntrain(compiled, optimizer, 8)\nresult(None)"
-    assert console_lines(records, body) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import time
 import urllib.request
@@ -11,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.daemon import daemon, daemon_process
@@ -122,37 +120,6 @@ train(c, o, 3, batch=7); gate("warm again")
         assert (answer["compiling"], answer["warm"]) == (None, None)
 
 
-def test_a_killed_training_is_lost_at_the_next_poll(records: Path) -> None:
-    body = "train(make(), torch.optim.SGD(make().parameters()), 5)\ngate('here')\n"
-    with training(records, body) as started, daemon_process("--dir", str(records)) as (_, url):
-        started.reach("here")
-        until(url, state_is("eager"))
-        started.kill()
-        gone = time.time()
-        answer = until(url, lambda answer: answer["at"] > gone)
-        assert state_is("lost")(answer)
-        # the signal is known where the daemon could see the process die
-        assert answer["runs"][0]["ranks"][0]["end"]["signal"] in {None, "SIGKILL"}
-
-
-@pytest.mark.long  # test_ends.py compares the tracebacks of exceptions too
-def test_a_training_that_raises_has_failed_and_its_traceback_is_unchanged(records: Path) -> None:
-    body = "train(make(), torch.optim.SGD(make().parameters()), 2)\ngate('here')\n1 / 0\n"
-    reported = {}
-    for attach in (False, True):
-        alone = training(records, body, attach=attach, fresh=True)  # who forks is in a traceback
-        with alone as started, daemon(records) as url:
-            started.reach("here")
-            assert started.wait() == 1
-            reported[attach] = started.stderr
-            if attach:
-                until(url, state_is("failed"))
-    # the one import shifts the script's lines by one
-    shifted = re.sub(r"line (\d+)", lambda line: f"line {int(line[1]) - 1}", reported[True])
-    assert shifted == reported[False]
-    assert reported[False].splitlines()[-1] == "ZeroDivisionError: division by zero"
-
-
 def test_a_daemon_that_is_killed_and_started_again_continues_every_counter(records: Path) -> None:
     body = SLOWLY + COMPILED + "train(c, o, 5); gate('five'); train(c, o, 2); gate('seven')\n"
     with training(records, body) as started:
@@ -173,51 +140,3 @@ def test_a_daemon_that_is_killed_and_started_again_continues_every_counter(recor
             started.reach("seven")
             until(url, lambda _: rank_of(url)["steps"] == 7)
             assert metric(url, "warmwatch_compile_seconds_total", phase="other") == compiled
-
-
-def test_two_concurrent_runs_of_one_script_have_different_names(records: Path) -> None:
-    body = "train(make(), torch.optim.SGD(make().parameters()), STEPS)\ngate('here')\n"
-    first = body.replace("STEPS", "4")
-    with training(records, first) as one:
-        one.reach("here")
-        with training(records, body.replace("STEPS", "2")) as other, daemon(records) as url:
-            other.reach("here")
-            answer = until(url, lambda answer: len(answer["runs"]) == 2)
-            steps = {run["run"]: run["ranks"][0]["steps"] for run in answer["runs"]}
-            assert steps == {"train": 4, "train-2": 2}
-            assert answer["warm"] is False  # one of them is not
-
-
-RANKS = """
-import os, time
-import torch.distributed as dist
-dist.init_process_group("gloo")
-model = torch.nn.parallel.DistributedDataParallel(make())
-o = torch.optim.SGD(model.parameters(), lr=.1)
-c = torch.compile(model, backend="aot_eager")
-train(c, o, 5)
-there = os.environ["HERE"] + os.environ["RANK"]
-open(there, "w").close()
-while not os.path.exists(os.environ["HERE"] + "go"): time.sleep(0.02)
-dist.destroy_process_group()
-"""
-
-
-@pytest.mark.long  # test_launch.py and test_ranks.py have ranks of torchrun too
-def test_the_ranks_of_a_torchrun_are_one_run(records: Path) -> None:
-    here = f"{records.parent}/here-"
-    launcher = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone")
-    env = {"HERE": here}
-    with training(records, RANKS, launcher=launcher, env=env) as started, daemon(records) as url:
-        wait_until(lambda: all(Path(here + rank).exists() for rank in "01"))
-        answer = until(url, lambda answer: steps_of(answer) == [(0, 5), (1, 5)])
-        (run,) = answer["runs"]
-        assert run["run"] == "train"  # not the UUID that --standalone drew
-        assert run["state"] == "warm"
-        Path(here + "go").touch()
-        assert started.wait() == 0, started.stderr
-        until(url, state_is("finished"))
-
-
-def steps_of(answer: Any) -> list[tuple[int, int]]:
-    return [(rank["rank"], rank["steps"]) for run in answer["runs"] for rank in run["ranks"]]

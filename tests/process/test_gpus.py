@@ -70,22 +70,6 @@ def test_a_machine_without_a_driver_reports_it_and_serves_everything_else(
         assert not any(line.startswith("warmwatch_gpu") for line in lines)
 
 
-def test_a_driver_that_is_loaded_unloaded_and_loaded_again_is_read(
-    nvml: Standin, tmp_path: Path
-) -> None:
-    with watching(nvml, tmp_path) as daemon:
-        assert daemon.status()["gpus"] == []
-        nvml.say(board(0), board(1))
-        wait_until(lambda: len(daemon.status()["gpus"]) == 2)
-        nvml.say(board(0, lost="1"), board(1, lost="1"))
-        wait_until(lambda: not daemon.source()["up"])
-        nvml.remove_driver()
-        wait_until(lambda: daemon.source()["error"] == "the NVIDIA driver is not loaded")
-        assert daemon.status()["gpus"] == []
-        nvml.say(board(0))
-        wait_until(lambda: [gpu["index"] for gpu in daemon.status()["gpus"]] == [0])
-
-
 def test_an_nvml_call_that_never_returns_blocks_no_answer(nvml: Standin, tmp_path: Path) -> None:
     """The source times out and answers continue; once the driver responds it is read again."""
     nvml.say(board(0))
@@ -168,25 +152,6 @@ def test_doctor_names_each_gpu_and_times_out_on_a_hanging_driver(
     assert "DO    NVML has not answered for 10 s" in doctor_output()
     nvml.say(board(0), board(1))
     assert first in doctor_output()
-
-
-def test_mig_devices_are_in_both_answers_with_their_board(nvml: Standin, tmp_path: Path) -> None:
-    part = {
-        "gpu0/mig0/uuid": "MIG-AAAAAAAA-0000-4000-8000-000000000000",
-        "gpu0/mig0/name": "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
-        "gpu0/mig0/memory": "10200547328 1000000",
-    }
-    nvml.say(board(0, mig="1", util="!3"), **part)
-    with watching(nvml, tmp_path) as daemon:
-        wait_until(lambda: len(daemon.status()["gpus"]) == 2)
-        whole, piece = daemon.status()["gpus"]
-        lines = daemon.metrics()
-    assert whole["utilization_ratio"] is None
-    assert piece["uuid"] == "MIG-aaaaaaaa-0000-4000-8000-000000000000"
-    assert (piece["parent"], piece["profile"]) == (whole["uuid"], "1g.10gb")
-    assert (piece["power_watts"], piece["throttled"], piece["clocks_hertz"]) == (None, None, None)
-    assert f'warmwatch_gpu_memory_used_bytes{{gpu="0",uuid="{piece["uuid"]}"}} 1e+06' in lines
-    assert not any(line.startswith("warmwatch_gpu_utilization_ratio") for line in lines)
 
 
 @pytest.mark.parametrize("capture", ["nvml_h100", "nvml_h200_x2"])

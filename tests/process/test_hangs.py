@@ -18,7 +18,7 @@ from support import slots
 from support.daemon import daemon, status_of
 from support.filesystems import NotHereError, frozen, mounted
 from support.records import wait_until
-from support.trainings import Training, run, training
+from support.trainings import Training, training
 from warmwatch.shared.record import STACKS
 from warmwatch.shared.record.stack_file import Stacks, unpack_stacks
 from warmwatch_monitor.commands.cli import cli
@@ -177,36 +177,3 @@ def test_a_cache_on_an_unresponsive_disk_is_reported_as_hung(records: Path) -> N
                 assert started.wait() == 0
     except NotHereError as error:
         pytest.skip(str(error))
-
-
-def test_a_cache_on_a_full_disk_is_a_failure_and_not_a_hang(records: Path, tmp_path: Path) -> None:
-    try:
-        with mounted("tmpfs") as disk, daemon(records, "--long-compile", "600") as url:
-            (disk.place / "filler").write_bytes(bytes((64 << 20) - (24 << 10)))
-            cache = {"TORCHINDUCTOR_CACHE_DIR": str(disk.place / "cache")}
-            with training(records, INDUCTOR, env=cache) as started:
-                started.reach("begins")
-                started.go()
-                assert started.wait() != 0
-            wait_until(lambda: rank(url)["state"] == "failed")
-            assert exit_code(status_of(url)) == 4
-    except NotHereError as error:
-        pytest.skip(str(error))
-
-
-def test_without_stack_dumps_there_is_no_thread_and_no_file(records: Path) -> None:
-    body = """
-import os
-def tasks(): return len(os.listdir("/proc/self/task"))
-seen = [tasks()]
-def sees(graph, inputs):
-    seen.append(tasks())
-    return graph.forward
-model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
-train(model, o, 1)
-while tasks() > seen[0]: pass  # what looked at the run is over, and seen for a moment still
-train(torch.compile(model, backend=sees), o, 5)
-assert len(seen) > 1 == len(set(seen)), seen
-"""
-    run(records, body, env={"WARMWATCH_STACKS": "off"})
-    assert not (slots.only(records) / STACKS).exists()

@@ -144,14 +144,6 @@ def test_a_call_of_torch_compile_that_is_refused_is_recorded_before_anything_ran
     assert "list_mode_options" in done.stderr
 
 
-@pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (40, "signal 40")])
-def test_json_names_the_signal_that_killed_the_command(number: int, name: str) -> None:
-    killed = started("sh", "-c", f"kill -{int(number)} $$", options=("--json", "-"))
-    outcome = json.loads(killed.stdout)
-    assert killed.returncode == -number
-    assert (outcome["exit_code"], outcome["signal"]) == (None, name)
-
-
 @pytest.mark.long
 def test_the_demo_prints_only_its_report_as_json() -> None:
     command = [sys.executable, "-m", "warmwatch_monitor", "demo", "--json"]

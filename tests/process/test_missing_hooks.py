@@ -370,28 +370,6 @@ FIELDS = {[(hook, field) for hook, of in fields.items() for field in of]!r}
     assert len([absent for absent in results.values() if absent]) > 60
 
 
-LATE = """
-import torch._dynamo, torch._inductor.async_compile as workers
-import torch._inductor.select_algorithm as choices
-import warmwatch
-from warmwatch.lifecycle import api
-del workers.tqdm, workers.AsyncCompile.wait
-if "benchmark_choice" in vars(choices.AlgorithmSelectorCache):  # not in 2.6
-    del choices.AlgorithmSelectorCache.benchmark_choice
-warmwatch.attach()
-torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
-result(api.attached.agent.record.image().identity.missing)
-"""
-
-
-def test_a_missing_name_of_a_late_module_is_reported(tmp_path: Path) -> None:
-    records = tmp_path / "records"
-    records.mkdir()
-    missing = result_of(records, LATE, attach=False)
-    late = {"kernels", "choices", "spills"}
-    assert set(missing) - set(TORCH.missing) == late - set(TORCH.missing)
-
-
 @pytest.mark.first
 def test_doctor_compares_each_hook_with_what_pytorch_recorded(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -225,20 +225,3 @@ def test_a_reader_in_another_pid_namespace_detects_that_a_training_is_alive_and_
         started.process.wait()
         output = command("status", "--json", "--dir", str(memory), within=apart)
         assert json.loads(output.stdout)["runs"][0]["state"] == "lost"
-
-
-@needs("-U", "-r")
-def test_a_training_that_is_root_in_a_user_namespace_belongs_to_its_user(memory: Path) -> None:
-    with training(memory, "-U", "-r"):
-        (reading,) = read(memory).records
-        assert reading.alive
-        assert reading.owner
-        assert (reading.owner.uid, reading.owner.own) == (os.geteuid(), True)
-
-
-@needs("-n")
-def test_a_network_namespace_does_not_hide_a_user_s_records(memory: Path) -> None:
-    with training(memory, "-n") as started:
-        started.step()
-        (reading,) = read(memory).records
-        assert (reading.alive, reading.slot.steps.steps) == (True, 2)

@@ -173,21 +173,6 @@ def test_a_receiver_that_is_down_is_reported_and_retried(records: Path) -> None:
     assert (process.returncode, errors) == (0, "")
 
 
-def test_the_error_of_a_receiver_that_refuses_is_quoted(records: Path) -> None:
-    with otlp.receiver() as receiver, exporting(records, receiver.port) as (_, url):
-        wait_until(lambda: health(url)["up"])
-        receiver.answer = 401
-        wait_until(lambda: health(url)["up"] is False)
-        posted = receiver.posted
-        wait_until(lambda: receiver.posted > posted + 2)
-        assert health(url)["error"] == (
-            "Failed to export metrics batch code: 401, reason: Unauthorized"
-        )
-        assert health(url)["last_success"] is not None
-        receiver.answer = 200
-        wait_until(lambda: health(url)["up"])
-
-
 def test_a_hanging_receiver_delays_no_answer_and_no_exit(records: Path) -> None:
     with otlp.receiver() as receiver, held(write_record(records, warm())):
         receiver.go.clear()
@@ -257,11 +242,3 @@ def test_without_the_extra_it_prints_the_command_that_installs_it(
         "warmwatch: what OTLP needs is not installed (No module named 'opentelemetry.exporter'); "
         "get it with: pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
     )
-
-
-def test_without_the_extra_a_daemon_without_otlp_serves(
-    records: Path, without_opentelemetry: dict[str, str]
-) -> None:
-    with daemon_process("--dir", str(records), **without_opentelemetry) as (_, url):
-        assert json.loads(get(url, "/status"))["exports"] == []
-        assert not [key for key in scraped(url) if "export" in key[1]]

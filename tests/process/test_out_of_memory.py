@@ -19,7 +19,6 @@ from support.deployment import rendered
 from support.records import environment, held, wait_until, warm, write_record
 from support.users import shared
 from warmwatch_monitor.model.budgets import RECORDS, RECORDS_OF_A_USER, SHOWN
-from warmwatch_monitor.sources.host import HostSource
 
 pytestmark = pytest.mark.skipif(not possible(), reason="no memory cgroup can be made here")
 
@@ -139,22 +138,3 @@ def _answer(url: str) -> int:
             return int(reply.status)
     except urllib.error.HTTPError as error:
         return error.code
-
-
-def test_the_memory_left_of_a_process_is_that_of_its_cgroup() -> None:
-    held = "held = bytearray(b'x' * 30_000_000); print('held', flush=True); input()"
-    with (
-        limited(LIMIT) as group,
-        subprocess.Popen(
-            [sys.executable, "-c", held],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            preexec_fn=partial(enter, group),
-        ) as process,
-    ):
-        assert process.stdout
-        assert process.stdout.readline() == b"held\n"
-        left = HostSource().read([process.pid])[process.pid].memory_left_bytes
-        process.communicate(b"\n")
-    assert left is not None
-    assert LIMIT - 60_000_000 < left < LIMIT - 30_000_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -19,7 +18,7 @@ from warmwatch.hooks.dynamo.breaks import MOST_BREAKS, Breaks
 from warmwatch.hooks.installation import Hooks
 from warmwatch.hooks.points import Fact, Listener
 from warmwatch.hooks.redaction import graph_break
-from warmwatch.shared.breaks import IGNORED, break_remedy, plain_break
+from warmwatch.shared.breaks import IGNORED, break_remedy
 
 torch = pytest.importorskip("torch")
 POINTS = [one for one in registry.POINTS if one[0] in ("events", "compilations")]
@@ -202,37 +201,6 @@ def test_a_setting_does_not_help_in_the_backward_of_an_autograd_function(hooks: 
     assert remedy() is None
 
 
-def test_a_break_in_code_of_python_or_pytorch_is_at_the_line_that_calls_it(hooks: Hooks) -> None:
-    layer = torch.nn.Linear(3, 3)
-    layer.register_full_backward_hook(lambda *_: None)
-
-    def sets(x: Any) -> Any:
-        os.environ["OF_A_BREAK"] = "1"
-        return x + 1
-
-    def calls(x: Any) -> Any:
-        return layer(x)
-
-    for function, library in ((sets, False), (calls, True)):
-        torch._dynamo.reset()
-        torch._dynamo.utils.counters.clear()
-        compiled(function)(x())
-        for reason in hooks.graph_breaks():
-            where = hooks.break_place(reason)
-            line = function.__code__.co_firstlineno + 1
-            assert (where["file"], where["line"]) == ("test_breaks.py", line)
-            assert where.get("library", False) is library
-            remedy = break_remedy(graph_break(reason), where.get("hint"), library=library)
-            assert ("on a parameter" in str(remedy)) is library
-
-
-def step_of_an_optimizer() -> None:
-    weight = torch.nn.Linear(2, 1)
-    optimizer = torch.optim.SGD(weight.parameters())
-    weight(torch.ones(1, 2)).sum().backward()
-    torch.compile(optimizer.step, backend="eager")()
-
-
 @pytest.mark.parametrize("has", [False, True])
 def test_a_setting_that_this_pytorch_lacks_is_no_remedy(
     hooks: Hooks, monkeypatch: pytest.MonkeyPatch, has: bool
@@ -249,32 +217,6 @@ def test_a_setting_that_this_pytorch_lacks_is_no_remedy(
     assert remedy is not None
     assert (IGNORED in remedy) == hasattr(torch._dynamo.config, IGNORED)
     assert remedy.startswith("Take the warning out of the compiled function")
-
-
-@pytest.mark.parametrize("own", [False, True])
-def test_a_break_of_pytorchs_optimizers_needs_no_remedy_and_hides_none_of_the_user(
-    hooks: Hooks, own: bool
-) -> None:
-    @compiled
-    def broken(x: Any) -> Any:
-        torch._dynamo.graph_break()
-        return x * 2
-
-    if own:
-        broken(x())
-    step_of_an_optimizer()
-    ((text, _),) = hooks.graph_breaks().items()
-    reason, where = graph_break(text), hooks.break_place(text)
-    library = where.get("library", False)
-    words = plain_break(reason, where["name"], library=library)
-    remedy = break_remedy(reason, where.get("hint"), library=library)
-    torch._dynamo.utils.counters.clear()
-    if own:
-        assert (where["name"], words) == ("broken", None)
-        assert "remove torch._dynamo.graph_break()" in str(remedy)
-    else:
-        assert words == "PyTorch's optimizers request this break: nothing to change"
-        assert remedy is None
 
 
 def test_other_breaks_are_counted_as_pytorch_counts_them(hooks: Hooks) -> None:

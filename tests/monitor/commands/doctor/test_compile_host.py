@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from warmwatch_monitor.commands.doctor.host_checks import (
     CachePlace,
     CompileHost,
     compile_host,
-    compiling,
     judged,
 )
 
@@ -94,20 +92,6 @@ def test_a_cold_cache_is_reported_if_other_nodes_wait_for_it() -> None:
     assert "cold on this one of 8 nodes" in found.what
     assert "copy it to each node" in found.advice
     assert graver(replace(HOST, nodes=8)) == []
-
-
-def test_a_directory_that_never_answers_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warmwatch_monitor.commands.doctor.host_checks._PATIENCE_SECONDS", 0.05)
-    hangs = threading.Event()
-
-    def read() -> CompileHost:
-        hangs.wait()
-        return HOST
-
-    (found,) = compiling(read)
-    hangs.set()
-    assert found.mark is Mark.TROUBLE
-    assert "has not answered" in found.what
 
 
 # What is read.

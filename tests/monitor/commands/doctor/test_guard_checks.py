@@ -37,12 +37,6 @@ def test_above_one_percent_of_a_step_the_most_expensive_function_is_named(
     assert found(guard_seconds=0.0036, guard_frames=frames) == (Mark.NOTE, expected)
 
 
-def test_an_empty_command_is_not_found() -> None:
-    done = CliRunner().invoke(cli, ["doctor", "--", ""])
-    assert (done.exit_code, done.stdout) == (127, "")
-    assert "the command '': not found" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("known", "why"),
     [
