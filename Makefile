@@ -43,7 +43,7 @@ test-frameworks: $(READY) ## Hugging Face, Lightning, Fabric, Accelerate, torcht
 
 test-fast: $(READY) ## for daily work: what trains nothing and is quick, in under 2 minutes
 	tests/support/install-programs.sh
-	$(BIN)/python -m pytest $(SPREAD) -m "not training and not slow and not install" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(SPREAD) -m "not training and not slow and not long and not install" $(PYTEST_ARGS)
 
 test-torch: VENV := .venv-$(subst ==,-,$(TORCH))
 test-torch: ## all tests with another PyTorch, in an environment of its own (TORCH=torch==2.8.0 TESTS=tests/agent/hooks)
