@@ -303,6 +303,13 @@ _OF_STATIC_NUMBER = (
 
 # What a first change says in the warm-up. A later one of the same size or number can refute it.
 _AT_FIRST = {_OF_CHANGED: _DYNAMIC_NOW, _OF_CHANGED_NUMBER: _DYNAMIC_NUMBER}
+# Where that compilation took a notable time, what saves it in the next run
+FROM_THE_START = {
+    _DYNAMIC_NOW: (
+        "Mark the size with torch._dynamo.maybe_mark_dynamic on the very tensor that you pass, "
+        "from the first call on: one compilation then serves all sizes."
+    )
+}
 # Another value of the number may need another of these.
 _OF_NUMBERS = frozenset(
     {

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from warmwatch.shared.advice import SURE
+from warmwatch.shared.advice import FROM_THE_START, SURE
 from warmwatch.shared.fallbacks import REFUSALS
 from warmwatch.shared.phrases import counted, place, resumed, took
 from warmwatch.shared.states import NEEDS_ATTENTION, State
@@ -201,9 +201,12 @@ def _cause(recompiled: Recompiled) -> Any:
 
 def _advice(recompiled: Recompiled) -> str | None:
     """What to do about it. Most of what compiles in the first warm-up has to."""
+    if recompiled.often:
+        return f"{recompiled.often}."
     late = recompiled.after_warm or recompiled.in_a_row >= REPEATED_STEPS
-    helps = late or recompiled.last_batch or recompiled.advice in SURE
-    return f"{recompiled.often}." if recompiled.often else recompiled.advice if helps else None
+    if late or recompiled.last_batch or recompiled.advice in SURE:
+        return recompiled.advice
+    return FROM_THE_START.get(recompiled.advice or "")
 
 
 def remedy_of(recompiled: Recompiled, do: Sequence[Remedy]) -> int:
