@@ -122,6 +122,7 @@ for limit, seconds, once in (
 """
 
 
+@pytest.mark.first
 def test_the_share_of_each_limit_agrees_with_the_trainings_own_clock(records: Path) -> None:
     look = poller(directories=(str(records),))
 

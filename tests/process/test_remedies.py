@@ -163,6 +163,7 @@ def advised(rank: dict[str, Any]) -> dict[str, str]:
     return {one["condition"]: one["advice"] for one in rank["conditions"]}
 
 
+@pytest.mark.first
 def test_what_the_machine_lacks_is_named_where_a_compilation_fails(tmp_path: Path) -> None:
     truth, rank, words = tried(tmp_path / "faulty", WITHOUT_COMPILER, False)
     assert truth["failed"] == 4
