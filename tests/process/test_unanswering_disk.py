@@ -136,7 +136,6 @@ FAILS = """
 import threading, time, warmwatch
 from warmwatch.recorder import disk_flusher as _flusher
 from warmwatch.recorder import files as _files
-from warmwatch.recorder import own_record as _own_record
 from warmwatch.recorder import writer as _writer
 from warmwatch.lifecycle import api as _current
 answers, tries, prepare = threading.Event(), [], _files._prepare
@@ -147,7 +146,7 @@ def failing(*args, **kwargs):
         raise PermissionError("not yet")
     return prepare(*args, **kwargs)
 _files._prepare = failing
-_writer._OPEN_TIMEOUT, _own_record._TIMEOUT, _flusher._RETRIES = .1, 600, (.05, .05)
+_writer._OPEN_TIMEOUT, _writer._TIMEOUT, _flusher._RETRIES = .1, 600, (.05, .05)
 warmwatch.attach(run="t")
 warmwatch.step()
 answers.set()

@@ -33,8 +33,8 @@ for line in sys.stdin:
 
 # Long timeouts, so that a slow disk does not change what the training does.
 PATIENCE = """
-from warmwatch.recorder import own_record as _own_record, writer as _writer
-_own_record._TIMEOUT = _writer._OPEN_TIMEOUT = 600
+from warmwatch.recorder import writer as _writer
+_writer._TIMEOUT = _writer._OPEN_TIMEOUT = 600
 """
 PATIENT = PROGRAM.replace("warmwatch.attach(run", f"{PATIENCE}warmwatch.attach(run", 1)
 
