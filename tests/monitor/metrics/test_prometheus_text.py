@@ -92,8 +92,10 @@ def rich() -> Snapshot:
     )
 
 
-def test_the_output_matches_the_reviewed_one(tmp_path: Path) -> None:
+def test_the_output_matches_the_reviewed_one_with_and_without_a_run(tmp_path: Path) -> None:
     golden.check("metrics_rich.txt", text(rich()), tmp_path)
+    empty = b.snapshot(sources=(SourceHealth(source="records", up=True),))
+    golden.check("metrics_empty.txt", text(empty), tmp_path)
 
 
 @pytest.mark.parametrize("state", [*STATES, "rich", "empty"])
