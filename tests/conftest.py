@@ -56,7 +56,9 @@ def _deal(items: list[pytest.Item]) -> None:
     xdist gives each worker an equal part of the list. A long test at the end of a part would run
     while the other workers have nothing left.
     """
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if "PYTEST_XDIST_WORKER_COUNT" not in os.environ:
+        return
+    workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     first = [item for item in items if item.get_closest_marker("first")]
     rest = iter([item for item in items if not item.get_closest_marker("first")])
     count = len(items)
