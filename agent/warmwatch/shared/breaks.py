@@ -28,6 +28,16 @@ class _Remedy(NamedTuple):
 
 _OUTSIDE = "run this line outside of the compiled function, and pass its result"
 _REMEDIES = (
+    _Remedy(  # a whole epoch or step is compiled: each line of it would break next
+        ("dataloader*", "optimizer.zero_grad", "zero_grad"),
+        "compile the model, or what computes the loss, and leave the loop over batches, backward() "
+        "and the optimizer outside of the compiled function",
+    ),
+    _Remedy(  # called for its effect, so no result can be passed
+        ("*rng_state", "fork_rng", "manual_seed"),
+        "do this outside of the compiled function; where it must happen between two parts, compile "
+        "each part as a function of its own",
+    ),
     _Remedy(
         ("missing tp_iter", "__iter__"),
         "pass a list or a tuple, such as list(...), that is made outside of the compiled function",
@@ -371,7 +381,10 @@ def break_remedy_for(value: Any) -> str | None:
     if value.library and value.file == "batchnorm.py" and "item()" in value.reason:
         return _OF_BATCH_NORM
     library, caller = value.library, value.caller
-    return break_remedy(value.reason, value.hint, value.name, library=library, caller=caller)
+    # its first place may be the function that runs eagerly as a whole
+    is_backward = any(place.name == _BACKWARD for place in getattr(value, "also", ()))
+    name = _BACKWARD if is_backward else value.name
+    return break_remedy(value.reason, value.hint, name, library=library, caller=caller)
 
 
 def break_remedy(

@@ -94,8 +94,8 @@ REFUSALS = {
     "donated_buffers": (
         "a compiled backward frees what a second one would need",
         (
-            "Set torch._functorch.config.donated_buffer = False before the first compiled call, or "
-            "leave out retain_graph=True and create_graph=True."
+            "Import torch._functorch.config and set donated_buffer = False in it before the first "
+            "compiled call, or leave out retain_graph=True and create_graph=True."
         ),
     ),
     "double_backward": (

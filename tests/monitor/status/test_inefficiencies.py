@@ -76,7 +76,7 @@ def test_cuda_graphs_of_many_sizes_are_named_with_their_time_and_memory(tmp_path
 
 
 CUSTOM_FUNCTION = "Unsupported call_function target autograd_function_apply."
-SETTING = "torch._functorch.config.autograd_cache_allow_custom_autograd_functions"
+SETTING = "TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD=1"
 
 
 def test_a_bypassed_cache_has_pytorchs_reason_and_the_setting_that_cures_it(tmp_path: Path) -> None:

@@ -151,6 +151,10 @@ def _failures(
     return failing, others
 
 
+def _notable(time: Goodput | None) -> float:
+    return min(_WORTH_SECONDS, _WORTH_SHARE * time.seconds) if time else 0.0
+
+
 def _recompiles(recompiled: Sequence[Recompiled], time: Goodput | None) -> Iterator[Remedy]:
     """Remedies that save a notable time; the list of recompiles has the others."""
     groups = defaultdict[Any, list[Recompiled]](list)
@@ -244,8 +248,8 @@ def _data(time: Goodput | None, rank: Mapping[str, Any]) -> Iterator[Remedy]:
     """
     spent = {share.name: share.seconds for share in time.shares} if time else {}
     waited = spent.get(DATA, 0.0)
-    notable = max(_WORTH_SECONDS, _DATA_SHARE * (waited + spent.get(CLEAN, 0.0)))
-    if waited < notable:
+    notable = max(_notable(time), _DATA_SHARE * (waited + spent.get(CLEAN, 0.0)))
+    if not waited or waited < notable:
         return
     workers = rank.get("compiling_workers")
     compiled = min(waited, workers["seconds"] / workers["at_once"]) if workers else 0.0
@@ -263,7 +267,8 @@ def _data(time: Goodput | None, rank: Mapping[str, Any]) -> Iterator[Remedy]:
     if rest >= notable:
         yield Remedy(
             about=DATA,
-            what="Give the DataLoader more workers (num_workers, 0 by default), or let it do less.",
+            what="Give the DataLoader more workers (num_workers, 0 by default; with "
+            "persistent_workers=True they stay from epoch to epoch), or let it do less.",
             saves=rest,
         )
 

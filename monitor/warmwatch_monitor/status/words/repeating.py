@@ -39,9 +39,9 @@ _SETTINGS = (
     (
         "autograd_function_apply",
         (
-            "Set torch._functorch.config.autograd_cache_allow_custom_autograd_functions = True "
-            "(or TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD=1), if your "
-            "autograd.Function depends on its inputs alone."
+            "Set TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD=1 (or import "
+            "torch._functorch.config and set autograd_cache_allow_custom_autograd_functions = True "
+            "in it), if your autograd.Function depends on its inputs alone."
         ),
     ),
     (
