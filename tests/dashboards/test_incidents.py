@@ -220,6 +220,28 @@ def test_a_lost_rank_is_one_page_and_the_end_of_its_run_the_next_line_of_the_sam
     )
 
 
+def test_a_run_that_is_started_again_and_again_and_fails_fires_once_and_soon() -> None:
+    """It says how it is now; not how the start before ended, nor what a dead Prometheus left."""
+    world = World(12)
+    states = [
+        (at + more, state)
+        for at in range(0, 720, 30)
+        for more, state in ((0, "starting"), (15, "failed"))
+    ]
+    world.daemon().rank(states=states, attached=lambda at: at - at % 30, end=RAISED, steps=0)
+    left = {"run": "gpt2", "rank": "1", "state": "warm", "instance": "b", "host": "node-b"}
+    world.left("run:warmwatch_first_rank:info", **left)
+    assert world.alerts == {"WarmwatchRunFailed": [about(1.75, 12)]}
+    texts = [world.texts("WarmwatchRunFailed", at) for at in (3.0, 3.25)]  # one of each state
+    assert {text["first_rank"] for text in texts} == {
+        "rank 0 on node-a: starting (all ranks: 1 starting)",
+        "rank 0 on node-a: failed, RuntimeError, exit code 1 (all ranks: 1 failed)",
+    }
+    for text in texts:
+        assert text["command"] == "on node-a: warmwatch status 'gpt2'"
+        assert text["description"].endswith("It was started again 6 times in 10 minutes.")
+
+
 @pytest.mark.parametrize(
     ("killed", "state", "name", "words"),
     [

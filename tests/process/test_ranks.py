@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from support.daemon import daemon, status_of
+from support.daemon import completed, daemon, status_of
 from support.records import wait_until
-from support.trainings import training
+from support.trainings import environment, training
 
 # Each rank stops at a place until the test has made the file that lets it go on.
 PRELUDE = """
@@ -219,6 +219,9 @@ def test_the_rank_that_died_first_fails_the_run_not_those_that_the_launcher_kill
         assert run["state"] == "failed"
         assert re.match(rf"train: failed\b.*\b{name}, rank 1 of 2", run["summary"]), run["summary"]
         assert "outside" not in run["summary"]
+        # a command that reads records has the daemon's sentence: it saw the signal
+        asked = environment(records, WARMWATCH_ADDRESS=url.removeprefix("http://"))
+        assert f"no rank is alive: {run['summary']}" in completed("stacks", env=asked).stderr
 
 
 @pytest.mark.long  # another torchrun; the test above has ranks that end by SIGTERM

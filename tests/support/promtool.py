@@ -56,6 +56,11 @@ class World:
         self._series.append({"series": f"{name}{{{known}}}", "values": " ".join(values)})
         self.__dict__.pop("_timeline", None)
 
+    def left(self, name: str, **labels: str) -> None:
+        """One sample at 0 of a series without an end, as a restart of Prometheus leaves it."""
+        known = ",".join(f"{k}={json.dumps(v)}" for k, v in labels.items())
+        self._series.append({"series": f"{name}{{{known}}}", "values": "1"})
+
     def daemon(self, instance: str = "a", **more: Any) -> Daemon:
         return Daemon(self, instance, **more)
 
@@ -194,7 +199,7 @@ class Daemon:
         rank: int = 0,
         states: Sequence[tuple[float, str]] = ((0, "warm"),),
         *,
-        attached: float = 5.0,
+        attached: float | Callable[[float], float] = 5.0,
         host: str = "",
         owner: str = "ada",
         world_size: int | None = None,
@@ -233,7 +238,7 @@ class Daemon:
             add("state", lambda at, name=one.value: life.shows(name, at), state=one.value)
         stamps = {
             "state_start": life.since,
-            "attach": lambda _: attached,
+            "attach": attached if callable(attached) else lambda _: attached,
             "compile_start": lambda at: life.since(at) if life.compiles(at) else None,
         }
         for name, stamp in stamps.items():

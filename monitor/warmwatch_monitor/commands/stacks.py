@@ -24,7 +24,8 @@ from warmwatch.shared.record.stack_file import (
 from warmwatch.shared.states import State
 from warmwatch.shared.values import printable
 from warmwatch_monitor.base.errors import NoRunError, SourceError, UnknownRunError, WarmwatchError
-from warmwatch_monitor.client.answers import note_missing_directory, settings_from
+from warmwatch_monitor.base.settings import Settings
+from warmwatch_monitor.client.answers import from_daemon, note_missing_directory, settings_from
 from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.client.records import make_poller
@@ -87,11 +88,12 @@ def stacks(
     agent, which records them a minute into a compilation. Without both, the kernel shows whether
     each thread runs, sleeps or waits for a device. All of that stays on this machine.
     """
-    poller = make_poller(settings_from(dir=dir))
+    settings = settings_from(dir=dir)
+    poller = make_poller(settings)
     note_missing_directory(dir)
     for left in reversed(range(_TRIES)):
         try:
-            views = _wanted(_living(poller.poll_once(), run, dir), rank)
+            views = _wanted(_living(poller.poll_once(), run, settings, dir), rank)
         except _NothingHangsError:
             if not left:
                 raise
@@ -107,7 +109,9 @@ def stacks(
     ctx.exit(0 if _print(ranks, left_out) else 1)
 
 
-def _living(snapshot: Snapshot, run: str | None, dir: str | None) -> list[RankView]:
+def _living(
+    snapshot: Snapshot, run: str | None, settings: Settings, dir: str | None
+) -> list[RankView]:
     """The living ranks of ``run``. Raises WarmwatchError if there are none."""
     try:
         values = choose(to_builtins(status(snapshot)), run, os.geteuid())
@@ -122,6 +126,10 @@ def _living(snapshot: Snapshot, run: str | None, dir: str | None) -> list[RankVi
         view for run_view in snapshot.runs if run_view.run in names for view in run_view.living
     ]
     if not living:
+        # a daemon saw it end: it knows the signal
+        with contextlib.suppress(WarmwatchError):
+            if (answered := from_daemon(settings)) is not None:
+                values = choose(answered[0], run, os.geteuid())
         raise WarmwatchError(f"{_NONE_ALIVE}: {values['summary']}")
     return living
 
