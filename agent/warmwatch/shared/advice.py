@@ -71,9 +71,9 @@ ADVICE = {
     ),
     "device": "Move the inputs to one device before they reach the compiled function.",
     "new_instance": (
-        "Call each module of the class once during the warm-up, as it is called later (in eval(), "
-        "under no_grad): each that differs from those before compiles once, although nothing "
-        "changed."
+        "Call each module of the class, or each such function, once during the warm-up, as it is "
+        "called later (in eval(), under no_grad): each that differs from those before compiles "
+        "once, although nothing changed."
     ),
 }
 

@@ -12,7 +12,7 @@ import re
 
 from warmwatch.shared.guard_kinds import words_of
 from warmwatch.shared.guard_remedies import COMPARES, ON_PARAMETER, attribute, guard_of
-from warmwatch.shared.values import NEW_INSTANCE
+from warmwatch.shared.values import FUNCTION, NEW_INSTANCE
 
 # Texts: `re` compiles each at its first use, and most commands use none.
 _TENSOR = r"(?i)tensor '(?P<name>.+?)' (?P<what>[\w ]+?) mismatch\b\W*(?P<rest>.*)"
@@ -126,6 +126,8 @@ def plain(
 
 def _new_instance(reason: str, of_class: str | None) -> str:
     """The first compilation of another module, and in what it differs, where that is known."""
+    if of_class == FUNCTION:
+        return "first compilation of another function, which the same wrapper calls"
     what = f"first compilation of another {f'`{of_class}`' if of_class else 'module'}"
     guard = guard_of(reason.partition("\n")[0])
     if len(guard) > _LONGEST_GUARD:

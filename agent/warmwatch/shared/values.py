@@ -28,6 +28,7 @@ EXPORT, STRICT_EXPORT = "torch.export", "torch.export(strict=True)"  # names of 
 
 # The category of the first compilation of another module of a class: nothing has changed.
 NEW_INSTANCE = "new_instance"
+FUNCTION = "function"  # what a wrapper calls, in place of a class
 
 
 def hashed(data: bytes = b"", *, size: int) -> blake2b:
@@ -95,8 +96,9 @@ PLAIN: dict[str, tuple[tuple[str, ...], str, str]] = {
         ("compilations", "compilation_kinds", "compilation_ids"),
         "",
         (
-            "Of the recompiles, the first compilations of a module after another one of its class: "
-            "nothing of it has changed (category `new_instance`)."
+            "Of the recompiles, the first compilations of a module after another one of its class, "
+            "or of a function after another one that the same wrapper calls: nothing of it has "
+            "changed (category `new_instance`)."
         ),
     ),
 }

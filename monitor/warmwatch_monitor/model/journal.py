@@ -172,7 +172,7 @@ class Fallback(Located, frozen=True, kw_only=True, tag_field="event", tag="fallb
     category: str | None = None
     inputs: str | None = None  # tensors of that call, in words
     variants: Count | None = None  # how many ``variants_of`` need an entry each
-    variants_of: str | None = None  # ``parameters`` or ``modules``
+    variants_of: str | None = None  # ``parameters``, ``modules`` or ``functions``
     in_a_row: Count = 0  # for how many steps in a row it had compiled again
     in_steps: Count | None = None  # the number of steps that compiled it, the present one included
     dynamic: bool | None = None  # as in ``CompileTarget``, like ``anew``

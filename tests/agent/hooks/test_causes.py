@@ -256,6 +256,37 @@ def test_what_a_wrapper_of_pytorchs_calls_is_named(recorded: Recorded, by: str) 
     assert recorded.compiled[0] == "scaled"
 
 
+def typed(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: function(x)
+
+
+def halved(x: Any) -> Any:
+    return x / 2
+
+
+@pytest.mark.parametrize("wrap", [functools.partial, torch.no_grad(), torch.func.vmap, typed])
+def test_a_function_that_the_same_wrapper_calls_is_a_new_instance(
+    recorded: Recorded, wrap: Callable[[Any], Any]
+) -> None:
+    steps = [torch.compile(wrap(function), backend="eager") for function in (scaled, halved)]
+    for rows in (8, 8, 5):
+        for step in steps:
+            step(x(rows))
+    (category, words), *changed = recorded.causes
+    assert category == "new_instance"
+    assert words == "first compilation of another function, which the same wrapper calls"
+    assert [category for category, _ in changed] == ["shape"] * 2
+
+
+def test_another_function_in_a_variable_of_the_closure_is_a_change(recorded: Recorded) -> None:
+    function = scaled
+    step = torch.compile(lambda x: function(x), backend="eager")
+    step(x())
+    function = halved
+    step(x())
+    assert recorded.causes == [("object_identity", "`function` is another function")]
+
+
 def test_a_submodule_of_a_wrapped_module_is_named_after_its_class(recorded: Recorded) -> None:
     net = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Dropout(0.5))
     step = torch.compile(net, backend="eager")

@@ -146,6 +146,16 @@ def test_the_limit_that_modules_need_is_named_only_if_it_is_known(
     assert remedy in advice
 
 
+def test_functions_that_share_a_limit_are_to_get_one_each() -> None:
+    hit = fallback().figures.log.fallbacks[0]
+    shared = replace(hit, limit=8, variants=9, variants_of="functions", isolates=True)
+    one = view(replace(b.WARM.compile, fallbacks=1), fallbacks=(shared,))
+    (rank,) = status(b.snapshot(one))["runs"][0]["ranks"]
+    (held,) = rank["conditions"]
+    assert held["words"].endswith("; 9 functions or modules that one wrapper calls share it")
+    assert held["advice"].endswith("isolate_recompiles=True) for each.")
+
+
 def test_a_warm_rank_without_captured_code_has_no_real_speed() -> None:
     made = view(NOTHING, journal={"breaks": (BROKEN,)})
     snapshot = b.snapshot(made)

@@ -219,7 +219,7 @@ EVENT = "dynamo"
 BACKWARD_EVENT = "entire_backward_compile"  # of a backward that compiles when it first runs
 COMPILED_AUTOGRAD_EVENT = "compiled_autograd"
 _MODULE, _FUNCTION = "torch._dynamo.convert_frame", "_compile"
-_LOCALS = ("code", "compile_id", "one_graph", "locals")
+_LOCALS = ("code", "compile_id", "one_graph", "locals", "closure")
 _STATIC, _AUTOMATIC = "assume_static_by_default", "automatic_dynamic_shapes"
 _MOST_FRAMES = 24
 # What ``flex_attention`` compiles if it is called uncompiled (torch 2.6 to 2.15).
@@ -243,13 +243,12 @@ def being_compiled() -> dict[str, Any]:
     """Compile id, name, file, line and code of the present compilation; empty if unknown.
 
     ``fullgraph``: a graph break raises. ``instance``: the number of the module, if another one with
-    the same code was compiled before, but not this one; ``class``: its class; ``anew``: an
-    earlier one is gone. ``caller``: the
-    user's line that called library code, such as ``train.py:31``; empty if there is none.
-    ``dynamic``: all sizes are dynamic, or none; absent by default, where only changed sizes are.
-    ``again``: it was compiled before, and ``torch._dynamo.reset()`` dropped the result.
-    ``unfused``: the user's function and line that called ``flex_attention`` uncompiled, and the
-    bytes of its scores.
+    the same code was compiled before, but not this one; ``class``: its class, or ``function`` if a
+    wrapper calls one; ``anew``: an earlier one of that class is gone. ``caller``: the user's line
+    that called library code, such as ``train.py:31``; empty if there is none. ``dynamic``: all
+    sizes are dynamic, or none; absent by default, where only changed sizes are. ``again``: it was
+    compiled before, and ``torch._dynamo.reset()`` dropped the result. ``unfused``: the user's
+    function and line that called ``flex_attention`` uncompiled, and the bytes of its scores.
     """
     try:
         values = _compiling()
@@ -320,7 +319,8 @@ def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict
         values["dynamic"] = dynamic
     if was_compiled and getattr(compile_id, "frame_compile_id", None) == 0:
         values["again"] = True
-    instance, of_class, anew = INSTANCES.begun(code, values["id"], compiled.get("locals"))
+    called = compiled.get("locals"), compiled.get("closure") or ()
+    instance, of_class, anew = INSTANCES.begun(code, values["id"], *called)
     if instance > 1:
         values["instance"] = instance
     if of_class:

@@ -133,7 +133,8 @@ def _named_wrapped(reason: str, code: Any, values: Mapping[str, Any]) -> str:
     if variable is None:
         return reason
     own, called = variable
-    pattern = re.compile(rf"(?<![\w.\]'])(?:{re.escape(own)}|L\['{re.escape(own)}'\])(?![\w'])")
+    name = re.escape(own)
+    pattern = re.compile(rf"(?:(?<![\w.\]'])|(?<=tensor '))(?:{name}|L\['{name}'\])(?![\w'])")
     return _GUARD.sub(lambda match: match[1] + pattern.sub(called, match[2]), reason)
 
 
@@ -423,7 +424,7 @@ def _failed(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> l
     values, names = getattr(frame, "f_locals", {}), getattr(frame, "f_globals", {})
     code: Any = getattr(frame, "f_code", None)
     reader = Reader(values, names)
-    has_module = bool(owners(values))
+    instances = owners(code, values, getattr(frame, "closure", None) or ()) if code else {}
     most = _MOST_ENTRIES if entries else _ENOUGH  # an older one may be of this module or parameter
     faileds: list[_Failed] = []
     is_found = False  # no entry is nearer, so the guards of the others need not be read
@@ -433,7 +434,7 @@ def _failed(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> l
         failed = _Failed(
             text=text.strip(),
             rejected=None if entry is None or is_found else reader.rejected(entry),
-            of_other=INSTANCES.of_other(code, id, values) if has_module and entry else None,
+            of_other=INSTANCES.of_other(code, id, instances) if instances and entry else None,
             of_mode=category_of(text) in _OF_ANOTHER_MODE,
         )
         faileds.append(failed)

@@ -10,8 +10,10 @@
 
 The modules and optimizers with which each compiled entry was made are known by weak references.
 Modules of one class share their code, and so its compiled entries: student and teacher, policy and
-reference, the blocks of a model. An entry that was made for another one of them cannot explain why
-this one compiles. No reference is held to a tensor.
+reference, the blocks of a model. So do functions that one wrapper calls: PyTorch's around
+``torch.compile(F.relu)`` and partial functions, ``torch.func.vmap``, a decorator of the user's. An
+entry that was made for another one of them cannot explain why this one compiles. No reference is
+held to a tensor.
 """
 
 from __future__ import annotations
@@ -21,66 +23,107 @@ import weakref
 from collections.abc import Mapping
 from functools import partial
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 from warmwatch.shared.bounded import OfObjects
 from warmwatch.shared.phrases import COMPILED_AUTOGRAD, resumed
 from warmwatch.shared.user_code import is_library, nearest, place
+from warmwatch.shared.values import FUNCTION
 
 _MOST_CODES = 4096
 _MOST_ENTRIES = 1024  # of one code
 # Wrappers of PyTorch around its own modules (``nn.Sequential``): the same code for all of them.
 AROUND = "torch/_dynamo/external_utils.py"
-Made = dict[str, "weakref.ref[Any]"]
+Made = dict[str, tuple["weakref.ref[Any]", int]]
+
+
+class _Owner(NamedTuple):
+    """A module, an optimizer, or what a wrapper calls: the code of a function, however often it is
+    defined. ``cell``: the id of a function's variable in the closure, else 0: another value of the
+    same variable is no other function.
+    """
+
+    value: Any
+    cell: int = 0
+
+    @property
+    def kind(self) -> str:
+        is_function = isinstance(self.value, CodeType | BuiltinFunctionType)
+        return FUNCTION if is_function else type(self.value).__name__
 
 
 class Instances:
     """The instances of each code: of a class, of a wrapper, or of a function that takes modules."""
 
     def __init__(self) -> None:
-        self._known: dict[int, dict[int, tuple[weakref.ref[Any], int]]] = {}
+        self._known: dict[int, dict[int, tuple[weakref.ref[Any], int, str]]] = {}
         self._counts: dict[int, int] = {}
         self._made: dict[int, dict[str, Made]] = {}
 
-    def begun(self, code: CodeType, compile_id: str | None, values: Any) -> tuple[int, str, bool]:
+    def begun(
+        self, code: CodeType, compile_id: str | None, values: Any, closure: Any = ()
+    ) -> tuple[int, str, bool]:
         """An entry is being compiled: the number of its module at its first compilation, else 0;
         the class of the module; and whether it was made anew: an earlier one is gone."""
+        fields = owners(code, values, closure)
+        # then Dynamo was reset, if it compiled before: no earlier entry counts
+        is_first = compile_id is not None and _is_first(compile_id)
         if compile_id is not None:
             made = self._made.setdefault(id(code), {})
+            if is_first:
+                made.clear()
             made.pop(compile_id, None)
-            made[compile_id] = {name: weakref.ref(value) for name, value in owners(values).items()}
+            made[compile_id] = {
+                name: (weakref.ref(value), cell) for name, (value, cell) in fields.items()
+            }
             _bound(made, _MOST_ENTRIES)
             _bound(self._made, _MOST_CODES)
-        owner = module(code, values)
-        if owner is None:
+        found = _of_call(code, fields)
+        if found is None:
             return 0, "", False
+        owner, kind = found.value, found.kind
         groups = self._known.setdefault(id(code), {})
         seen = groups.get(id(owner))
         if seen is not None and seen[0]() is owner:
-            return 0, type(owner).__name__, False
-        if compile_id is not None and _is_first(compile_id):  # Dynamo was reset: none counts
-            for gone in [key for key, (item, _) in groups.items() if item() is None]:
+            return 0, kind, False
+        if is_first:
+            for gone in [key for key, (item, *_) in groups.items() if item() is None]:
                 del groups[gone]
-        anew = any(item() is None for item, _ in groups.values())
+        anew = any(item() is None and of == kind for item, _, of in groups.values())
         number = self._counts[id(code)] = self._counts.get(id(code), 0) + 1
-        groups[id(owner)] = weakref.ref(owner), number
+        groups[id(owner)] = weakref.ref(owner), number, kind
         _bound(groups, _MOST_CODES)
         if len(self._known) > _MOST_CODES:
             oldest = next(iter(self._known))
             del self._known[oldest], self._counts[oldest]
-        return number, type(owner).__name__, anew
+        return number, kind, anew
 
-    def number(self, code: CodeType, values: Any) -> int:
-        """The number of the module among those of ``code``, from 1; 0 if it was never compiled."""
-        owner = module(code, values)
-        seen = self._known.get(id(code), {}).get(id(owner))
-        return seen[1] if seen is not None and seen[0]() is owner else 0
+    def called_by(self, code: CodeType) -> int:
+        """How many functions a wrapper called, and modules, if it is PyTorch's; 0 if it is none."""
+        entries = list(self._made.get(id(code), {}).values())
+        if not _is_around(code):
+            entries = [made for made in entries if all(cell for _, cell in made.values())]
+        called = {
+            tuple(id(item) for name, (item, cell) in made.items() if cell or name == "fn")
+            for made in entries
+        }
+        return len(called - {()})
 
-    def of_other(self, code: CodeType, compile_id: str, values: Any) -> frozenset[str]:
-        """The local variables with another instance than the entry was compiled with."""
+    def of_other(
+        self, code: CodeType, compile_id: str, now: Mapping[str, _Owner]
+    ) -> frozenset[str]:
+        """The local variables with another instance than the entry was compiled with.
+
+        ``now``: as ``owners`` returns them.
+        """
         made = self._made.get(id(code), {}).get(compile_id, {})
-        now = owners(values)
-        return frozenset(name for name, item in made.items() if item() is not now.get(name))
+        return frozenset(
+            name for name, (item, cell) in made.items() if _differs(item(), cell, now.get(name))
+        )
+
+
+def _differs(value: Any, cell: int, now: _Owner | None) -> bool:
+    return now is None or (value is not now.value and (not cell or cell != now.cell))
 
 
 def _is_first(compile_id: str) -> bool:
@@ -98,32 +141,44 @@ def owner_of(called: Any) -> Any:
     return called.__self__ if type(called) is MethodType else called
 
 
-def owners(values: Any) -> dict[str, Any]:
-    """The modules and optimizers among local variables, by name.
+def owners(code: CodeType, values: Any, closure: Any) -> dict[str, _Owner]:
+    """The modules and optimizers among local variables, and the functions that its closure holds,
+    by name.
 
-    What a wrapper calls (``fn``) and its first argument (``args``) count: their code is shared.
+    A wrapper's first argument (``args``) counts, and whatever PyTorch's own (``fn``) calls.
     """
     kinds = _kinds()
     if not kinds or not isinstance(values, Mapping):
         return {}
-    result = {}
+    result, of_pytorch = {}, _is_around(code)
+    cells = dict(zip(code.co_freevars, map(id, closure), strict=False))
     for name, value in values.items():
-        owner = owner_of(value) if name == "fn" else value
+        owner = owner_of(_innermost(value)) if name in cells else value
         if name == "args" and type(value) is tuple and value:
             owner = value[0]
+        if not type(owner).__weakrefoffset__:
+            continue
         if issubclass(type(owner), kinds):
-            result[name] = owner
+            result[name] = _Owner(owner)
+        elif name in cells and isinstance(owner, FunctionType):
+            result[name] = _Owner(owner.__code__, cells[name])
+        elif name in cells and (isinstance(owner, BuiltinFunctionType) or of_pytorch):
+            result[name] = _Owner(owner, cells[name])
     return result
 
 
-def module(code: CodeType, values: Any) -> Any:
+def _is_around(code: CodeType) -> bool:
+    return code.co_filename.endswith(AROUND)
+
+
+def _of_call(code: CodeType, fields: Mapping[str, _Owner]) -> _Owner | None:
     """The module or optimizer that runs this code: a method's first argument, or what a wrapper
-    calls; of another function, its first argument of that kind."""
-    fields = owners(values)
-    if code.co_filename.endswith(AROUND):
+    calls; of another function, its first argument of that kind, or the function in its closure."""
+    if _is_around(code):
         return fields.get("fn")
-    named = (*code.co_varnames[: code.co_argcount], "args")
-    return next((fields[name] for name in named if name in fields), None)
+    named = (*code.co_varnames[: code.co_argcount], "args", *code.co_freevars)
+    found = [fields[name] for name in named if name in fields]
+    return min(found, key=lambda owner: owner.cell != 0, default=None)
 
 
 def _kinds() -> tuple[type, ...]:
@@ -167,7 +222,7 @@ def target(code: CodeType, values: Any, compile_id: Any, module: Any) -> dict[st
     if code.co_filename.startswith(_GRAPH) and str(compile_id).startswith("!"):
         return dict(BACKWARD)
     if isinstance(values, Mapping):
-        if code.co_filename.endswith(AROUND):
+        if _is_around(code):
             called = values.get("fn")  # not that of ``dont_skip_tracing``, which wraps no model
             fields = _named(code.co_name) if called is None else _wrapped(called)
         elif isinstance(module, str) and module.startswith(_OPTIMIZERS):
@@ -208,14 +263,14 @@ def _innermost(called: Any) -> Any:
 
 def wrapped_by(code: CodeType, values: Mapping[str, Any]) -> tuple[str, str] | None:
     """The variable of a wrapper of PyTorch's with what it calls, and the name of that."""
-    if code.co_filename.endswith(AROUND) and "fn" in values:
+    if _is_around(code) and "fn" in values:
         called, variable = _innermost(values["fn"]), "fn"
     elif _is_a(owner := _first(values), _OPTIMIZERS, "Optimizer"):
         called, variable = owner, "args[0]"
     else:
         return None
     is_function = isinstance(called, FunctionType | BuiltinFunctionType)
-    name = called.__name__ if is_function else type(owner_of(called)).__name__
+    name = called.__name__.strip("<>") if is_function else type(owner_of(called)).__name__
     return (variable, name) if len(name) <= _LONGEST and name.isidentifier() else None
 
 

@@ -15,6 +15,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from warmwatch._guard import report
+from warmwatch.hooks.dynamo.targets import INSTANCES
 
 _MOST_FRAMES = 200
 # Their functions around the call of a module or a step, and a compilation, end with it.
@@ -26,7 +27,8 @@ _MOST = 20_000  # modules or parameters that are counted
 
 def refused_call(code: CodeType | None, values: Any) -> dict[str, Any]:
     """``inputs``: the tensors among its arguments with their sizes. ``variants``: how many
-    ``parameters`` or ``modules`` (``variants_of``) need an entry each. What is unknown is absent.
+    ``parameters`` or ``modules`` (``variants_of``) need an entry each, or how many ``functions``
+    that one wrapper calls share its entries. What is unknown is absent.
 
     ``values``: the arguments, by name.
     """
@@ -49,6 +51,8 @@ def _refused(torch: Any, code: CodeType, values: Mapping[str, Any]) -> dict[str,
     if sized := {name: value for name, value in tensors.items() if value.dim()} or tensors:
         item = islice(sized.items(), _MOST_INPUTS)
         fields["inputs"] = ", ".join(f"`{name}` {_sizes(value)}" for name, value in item)
+    if (count := INSTANCES.called_by(code)) > 1:
+        return {**fields, "variants": count, "variants_of": "functions"}
     module = next(iter(arguments.values()), None)
     if isinstance(module, torch.nn.Module):
         count = _modules_like(module, torch.nn.Module)

@@ -306,6 +306,11 @@ def _ordinal(number: int) -> str:
 _ATTRIBUTE = r"self\.(?P<name>[\w.]{1,80}) == "
 # PyTorch's default for all compilations of one function, and the prefix of that setting's name
 _OF_ALL, _ALL = 256, "accumulated_"
+_FUNCTIONS = "functions"  # that one wrapper calls: none of them needs all these entries
+_OF_WRAPPER = (
+    "PyTorch counts them as one function. Give each a limit of its own: compile a function with "
+    "code of its own that calls it (def activation(x): return relu(x))"
+)
 _NUMBERS = "python_value"  # may count up: seen once, it cannot be told from a set of values
 
 
@@ -356,6 +361,8 @@ def _why(fallback: Fallback, figures: Figures) -> str:
         return f"the optimizer has {counted(variants, 'kind')} of parameters"
     if fallback.category == NEW_INSTANCE and fallback.anew:
         return "its model was made anew"
+    if _is_shared(fallback):
+        return f"{fallback.variants} functions or modules that one wrapper calls share it"
     if fallback.category == NEW_INSTANCE:
         modules = counted(variants, "module") if variants else "modules"
         if name := _differing(fallback):
@@ -376,6 +383,11 @@ def _variants(fallback: Fallback) -> int:
     return (
         fallback.variants if fallback.variants and fallback.variants > (fallback.limit or 0) else 0
     )
+
+
+def _is_shared(fallback: Fallback) -> bool:
+    """Whether others filled the limit, too, since one wrapper calls them."""
+    return fallback.variants_of == _FUNCTIONS and fallback.in_a_row < REPEATED_STEPS
 
 
 def _differing(fallback: Fallback) -> str:
@@ -408,6 +420,9 @@ def _remedy(cause: str, figures: Figures) -> str | None:
         return f"PyTorch keeps settings by thread: set {name} in the thread that calls it{own}."
     if fallback.category == NEW_INSTANCE and fallback.anew:
         return MADE_ANEW
+    if _is_shared(fallback):
+        isolated = ", or call torch.compile(..., isolate_recompiles=True) for each"
+        return f"{_OF_WRAPPER}{isolated if fallback.isolates else ''}."
     variants = _variants(fallback)
     if variants and (fallback.category == NEW_INSTANCE or fallback.variants_of == "parameters"):
         if variants > _OF_ALL and fallback.setting and not fallback.setting.startswith(_ALL):
