@@ -74,7 +74,7 @@ attack: $(READY) ## attack a daemon as other users would, in under 10 minutes, a
 
 coverage: $(READY) ## fail if a branch of the record or the verdict has no test
 	$(BIN)/pip install -q --group coverage
-	$(BIN)/coverage run -m pytest -q tests/agent/shared/test_record*.py tests/agent/shared/test_verdict*.py tests/agent/shared/test_long_compile.py
+	$(BIN)/coverage run -m pytest -q -m "not long" tests/agent/shared tests/agent/ledger tests/agent/recorder tests/monitor/pipeline tests/monitor/sources tests/monitor/status
 	$(BIN)/coverage report
 
 mutants: $(READY) ## break a module in every small way; fail if no test notices (MODULES)

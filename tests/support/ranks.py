@@ -142,7 +142,9 @@ class Rank:
         record.store_identity(data, record.Identity(run="t"))
         return record.unpack(bytes(data))
 
-    def judge(self, *, alive: bool = True, timeout: float = 0) -> verdict.Judgement:
+    def judge(
+        self, *, alive: bool = True, dismissed: bool = False, timeout: float = 0
+    ) -> verdict.Judgement:
         """``timeout``: of the collectives in which it may wait for its first step, in seconds."""
         slot = self.slot()
         facts = Facts(
@@ -153,6 +155,7 @@ class Rank:
             median_step_ns=record.quantile_ns(slot.clean_bins, 0.5),
             longest_step_ns=record.longest_ns(slot.clean_bins),
             alive=alive,
+            dismissed=dismissed,
             baseline_steps=self.baseline_steps,
             collective_timeout_ns=round(timeout * 1e9),
         )

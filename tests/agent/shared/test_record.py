@@ -399,6 +399,7 @@ WRONG = {
     "compile_threads": [-1, 1.5, "32"],
     "baseline_seconds": [0, -1.0, math.nan, "0.04"],
     "flops_per_step": [0, -1.0, math.inf, math.nan, "1e15", True, 10**400],
+    "flops_by_dtype": [[], "bf16", 7, {"bfloat16": -1.0}],
 }
 
 

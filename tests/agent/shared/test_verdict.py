@@ -392,6 +392,8 @@ def test_a_process_gone_without_an_end_is_lost() -> None:
     run_steps(rank, 5)
     assert rank.judge(alive=False).state is State.LOST
     assert not rank.judge(alive=False).warm
+    # a daemonic child that its parent terminated
+    assert rank.judge(alive=False, dismissed=True).state is State.FINISHED
 
 
 @pytest.mark.parametrize(
