@@ -242,6 +242,15 @@ def test_a_run_that_is_started_again_and_again_and_fails_fires_once_and_soon() -
         assert text["description"].endswith("It was started again 6 times in 10 minutes.")
 
 
+def test_a_lost_scrape_moves_no_duration_by_the_difference_of_the_clocks() -> None:
+    """Also where a restart of Prometheus left a series of a run that is not there any more."""
+    world = World(3)
+    world.daemon(clock=lambda _: -600.0, down=lambda at: at == 120).rank()
+    world.left("warmwatch_attach_timestamp_seconds", run="old", rank="0", instance="a")
+    (((_, age),),) = world.samples(('rank:warmwatch_attach_seconds:age{run="gpt2"}', 2.0))
+    assert age == pytest.approx(115)
+
+
 @pytest.mark.parametrize(
     ("killed", "state", "name", "words"),
     [
