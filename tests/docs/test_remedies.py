@@ -149,6 +149,7 @@ def test_what_keeps_the_mark_of_a_tensor(name: str, torch: Any) -> None:
 _SHOWN_BY_TESTS = {
     *(advice._OF_RELATION, advice._OF_INTEGER, advice._OF_GLOBAL_INTEGER, advice._OF_RANGE),
     *(advice._OF_CONSTANT_INTEGER, advice._OF_NUMBER_CONDITION, advice._OF_NUMBER_OF_ONE),
+    advice._OF_SLICE,
     *(
         advice._OF_OPTIMIZER,
         advice._OF_LAST_BATCH,

@@ -19,12 +19,17 @@ from warmwatch.shared.guard_remedies import (
     COMPARES,
     EACH,
     ENTRY,
+    GLOBAL,
+    HOOKS,
     IN_RANGE,
     INDEX,
     INTEGER_SETTING,
+    ITEMS,
+    NUMBER_AS_KEY,
     OF_TYPE,
     OF_VALUE,
     ON_PARAMETER,
+    REPLACED,
     STATE,
     STATIC,
     guard_of,
@@ -224,6 +229,7 @@ _OF_VALUE_AT_BREAK = (
 # An integer attribute of a module: PyTorch compiles each value, unless its setting is on. That
 # changes nothing for a module that compiled code reaches through a global variable.
 _IN_GLOBAL = rf"{ENTRY}G\["
+_OF_TORCH = "torch."  # a global variable of PyTorch's
 _OF_INTEGER = (
     f"Set torch._dynamo.config.{INTEGER_SETTING} = True, so that the integer becomes dynamic once "
     f"it has changed ({_UNLESS}), or count outside of the compiled function."
@@ -261,6 +267,13 @@ _OF_NUMBER_OF_ONE = (
     "The number becomes a size, and PyTorch compiles sizes 0 and 1 separately: keep it above 1, or "
     "call the function once with each during the warm-up."
 )
+_OF_SLICE = (
+    "An operator of PyTorch sets this condition on the number, such as a slice of which it is a "
+    "bound: keep the number within the tensor's size (torch.sym_min(start, size - length) in the "
+    "code, or a min() before the call), or call the function once on each side of it during the "
+    "warm-up."
+)
+_BOUND = r"^(?!.*%).* <=? "
 _AT_MOST_ONE = r"^(?:\d+ <= )?[\w.\[\]'\"]+(?: [!=]= [01]| <= 1)$|^2 <= (?!.*<=)"
 
 
@@ -315,7 +328,7 @@ _OF_NUMBERS = frozenset(
     {
         *(ADVICE["python_value"], _OF_CHANGED_NUMBER, _OF_CONSTANT_INTEGER, _OF_RANGE),
         *(_OF_CONSTANT_FLOAT, _OF_FLOAT_OF_FUNCTION),
-        *(_OF_NUMBER_CONDITION, _OF_NUMBER_OF_ONE),
+        *(_OF_NUMBER_CONDITION, _OF_NUMBER_OF_ONE, _OF_SLICE),
     }
 )
 _REFUTE_NOTHING = frozenset({*_AT_FIRST, _OF_ONE, _OF_NUMBER_OF_ONE})
@@ -323,7 +336,8 @@ _REFUTE_NOTHING = frozenset({*_AT_FIRST, _OF_ONE, _OF_NUMBER_OF_ONE})
 # These avoid a recompile wherever it happens. Others only move one to the warm-up.
 SURE = frozenset(
     {
-        *(_OF_STRIDE, _OF_OPTIMIZER, ATTRIBUTE, ATTRIBUTE_NONE, INDEX, STATIC, STATE),
+        *(_OF_STRIDE, _OF_OPTIMIZER, _OF_LENGTH, ATTRIBUTE, ATTRIBUTE_NONE, INDEX, STATIC, STATE),
+        *(ITEMS, NUMBER_AS_KEY, HOOKS, REPLACED),
         *(_OF_INTEGER, _OF_STATIC_INTEGER, _OF_GLOBAL_INTEGER, _OF_STATIC_GLOBAL_INTEGER),
         *(ADVICE["global_state"], ADVICE["dtype"], ADVICE["device"], _OF_MODULE_DTYPE),
     }
@@ -337,6 +351,8 @@ def of_integer(reason: str, dynamic: bool | None) -> str | None:
     guard, match = guard_of(first), _integer(first)
     if match and (IN_RANGE in first or is_in_range(first)):
         return _OF_RANGE
+    if match and guard.startswith(_OF_TORCH):
+        return GLOBAL
     is_constant = match is not None and re.search(_CONSTANT_PLACE, f"{first} {guard}")
     if is_constant:
         return _OF_STATIC_GLOBAL_INTEGER if dynamic is False else _OF_GLOBAL_INTEGER
@@ -345,7 +361,9 @@ def of_integer(reason: str, dynamic: bool | None) -> str | None:
     if re.search(COMPARES, guard) or (match and re.search(_OWN_PLACE, first)):
         if not _is_in_kernel(first) or re.search(r"\d\.\d", guard):  # a fraction is no size
             return _OF_CONSTANT_INTEGER if match else _OF_NUMBER_CONDITION
-        return _OF_NUMBER_OF_ONE if re.search(_AT_MOST_ONE, guard) else _OF_KERNEL
+        if re.search(_AT_MOST_ONE, guard):
+            return _OF_NUMBER_OF_ONE
+        return _OF_SLICE if re.search(_BOUND, guard) else _OF_KERNEL
     if match is None or dynamic is False:
         return None
     same = filter(None, map(_integer, (first, *others)))
@@ -453,11 +471,16 @@ def _is_refuted(value: Any, later: Iterable[Any]) -> bool:
         return False
     own = subjects(value.reason)
     return any(
-        own & subjects(other.reason or "")
+        (own & subjects(other.reason or "") or _has_number_as_key(other.reason or ""))
         and not getattr(other, "last_batch", None)
         and _remedy(other.category, None, other.reason, other.dynamic) not in _REFUTE_NOTHING
         for other in later
     )
+
+
+def _has_number_as_key(reason: str) -> bool:
+    """Whether the code makes a constant of a size, or of a number, as a key of a dict."""
+    return remedy_of(guard_of(reason[:_LONGEST])) == NUMBER_AS_KEY
 
 
 def subjects(reason: str) -> frozenset[Subject]:

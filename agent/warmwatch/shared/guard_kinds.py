@@ -48,6 +48,23 @@ class Kind:
 
 KINDS: tuple[Kind, ...] = (
     Kind(
+        guards=("EQUALS_MATCH", "DICT_CONTAINS", "DICT_NOT_CONTAINS"),
+        example="torch.nn.utils.parametrize._cache_enabled == 0",
+        pattern=r"\btorch\.nn\.utils\.parametrize\._cache",
+        category="global_state",
+        words="torch.nn.utils.parametrize.cached() was entered or left",
+        remedy=remedies.MODE,
+    ),
+    Kind(
+        guards=("SEQUENCE_LENGTH", "EMPTY_NN_MODULE_HOOKS_DICT", "TYPE_MATCH", "ID_MATCH"),
+        example="not self._forward_hooks",
+        pattern=rf"^(?:not |len\(|___check_\w+_id\(|list\(dict\.keys\(){NAME}"
+        r"\._(?:forward|backward|state_dict)\w*hooks\w*\b",
+        category="module_state",
+        words="the hooks of `{name}` changed",
+        remedy=remedies.HOOKS,
+    ),
+    Kind(
         guards=("HASATTR",),
         example="not hasattr(self.q, 'lora_A')",
         pattern=rf"^not hasattr\({NAME}, '(?P<attribute>\w+)'\)",
@@ -253,8 +270,16 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         guards=("DICT_CONTAINS", "DICT_NOT_CONTAINS"),
+        example="not ___dict_contains(8, self.masks)",
+        pattern=r"^(?:not )?___dict_contains\(-?\d+, (?P<name>[\w.\[\]'\"]+)\)$",
+        category="python_value",
+        words="the keys of `{name}` changed: a number, such as a size, is a key",
+        remedy=remedies.NUMBER_AS_KEY,
+    ),
+    Kind(
+        guards=("DICT_CONTAINS", "DICT_NOT_CONTAINS"),
         example="not ___dict_contains('...', batch)",
-        pattern=r"^(?:not )?___dict_contains\(.{1,100}?, (?P<name>[\w.\[\]'\"]+)\)",
+        pattern=r"^(?:not )?___dict_contains\(.{1,100}, (?P<name>[\w.\[\]'\"]+)\)$",
         category="python_value",
         words="the keys of `{name}` changed",
         remedy=remedies.ITEMS,
@@ -286,20 +311,21 @@ KINDS: tuple[Kind, ...] = (
         remedy=remedies.MOVED,
     ),
     Kind(
+        guards=("DICT_KEYS_MATCH", "TENSOR_MATCH"),
+        example="KeyError on L['self']._parameters['weight']",
+        pattern=r"^KeyError on (?P<name>[\w.\[\]'\"]{1,200}\._(?:parameters|buffers|modules)"
+        r"\['\w+'\])$",
+        category="module_state",
+        words="`{name}` was removed or replaced",
+        remedy=remedies.REPLACED,
+    ),
+    Kind(
         guards=("DICT_KEYS_MATCH", "SEQUENCE_LENGTH"),
         example="KeyError on L['batch']['...']",
         pattern=rf"^(?:Key|Index)Error on {NAME.replace('?)', ')')}$",
         category="python_value",
         words="`{name}` is missing, and was there",
         remedy=remedies.ITEMS,
-    ),
-    Kind(
-        guards=("SEQUENCE_LENGTH", "EMPTY_NN_MODULE_HOOKS_DICT"),
-        example="not self._forward_hooks",
-        pattern=rf"^(?:not |len\(){NAME}\._(?:forward|backward|state_dict)\w*hooks\w*\b",
-        category="module_state",
-        words="the number of hooks of `{name}` changed",
-        remedy="Register hooks before the first compiled call.",
     ),
     Kind(
         guards=("SEQUENCE_LENGTH", "DICT_KEYS_MATCH"),

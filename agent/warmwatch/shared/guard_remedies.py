@@ -29,6 +29,12 @@ SUBMODULE = (
     "Add and replace submodules and parameters (adapters such as LoRA, quantized layers) before "
     "the first compiled call."
 )
+_PRUNED = "of a weight that is pruned later, call torch.nn.utils.prune.identity() twice"
+REPLACED = (
+    "Do what replaces the parameter (a parametrization, weight_norm, pruning) before the first "
+    f"compiled call: {_PRUNED}."
+)
+HOOKS = f"Register hooks before the first compiled call ({_PRUNED})."
 FUNCTION = (
     "Choose the function outside of the compiled one, with one compiled function for each, "
     "or call it with each during the warm-up."
@@ -74,6 +80,10 @@ ITEMS = (
     "Keep the keys, their order and the number of items the same (pad it, or fill it before the "
     "first compiled call), or keep it out of the compiled function."
 )
+NUMBER_AS_KEY = (
+    "A number is a constant where it is a key of a dict: look the item up before the call and pass "
+    "it, or make it from the number in the code, without the dict."
+)
 STATE = (
     "Fill it before the first compiled call: of an optimizer in its __init__, or with one step() "
     "that is not compiled."
@@ -98,6 +108,7 @@ SUBCLASS = f"Keep the metadata of the tensor subclass the same at every call, {E
 ENTRY = r"^\s*!?[\d/_]+:\s*"  # `0/1: `, before the guard of that entry
 # A variable; a global one of an imported module, with the module.
 LOCAL = r"\b[LG]\[['\"](?:__import_\w+['\"]\]\.|(\w+)['\"]\])"
+_OF_TORCH = r"\bG\[['\"]__import_(torch(?:_dot_\w+)?)['\"]\]"
 # A key of a dict that is an object, such as a parameter; torch 2.6 has the second.
 _KEY = r"\[list\((?:dict\.keys\([^()]*\)|[^()]*\.keys\(\))\)\[\d+\]\]"
 # Around a number that the code makes a constant; torch 2.13 has it no more.
@@ -119,7 +130,8 @@ def guard_of(entry: str) -> str:
     """The guard in the first line of an entry, without its number and the user's line."""
     line = entry.strip().partition("\n")[0]
     guard = re.sub(ENTRY, "", line).partition("  # ")[0].partition(ON_PARAMETER)[0]
-    named = re.sub(_KEY, "['...']", re.sub(LOCAL, r"\1", guard.strip().removesuffix(".")))
+    of_torch = re.sub(_OF_TORCH, lambda match: match[1].replace("_dot_", "."), guard.strip())
+    named = re.sub(_KEY, "['...']", re.sub(LOCAL, r"\1", of_torch.removesuffix(".")))
     named = re.sub(_OF_NUMPY, r"\1", re.sub(_OF_ENVIRONMENT, "os.environ[", named))
     of_class = re.sub(_OF_CLASS, r"\g<name>.__class__.\g<attribute>", named)
     return re.sub(_AS_TENSOR, r"\1", of_class)

@@ -446,6 +446,72 @@ def branch_on_a_number(*, cured: bool) -> None:
             warmed_up(x(), step, 1.0)
 
 
+def cached_weights(*, cured: bool) -> None:
+    from torch.nn.utils import parametrizations, parametrize
+
+    step = compiled(parametrizations.weight_norm(torch.nn.Linear(4, 4)))
+    for number in range(5):
+        with parametrize.cached() if cured or number == 3 else contextlib.nullcontext():
+            step(x())
+
+
+def end_of_a_cache(*, cured: bool) -> None:
+    @compiled
+    def step(new: Any, cache: Any, filled: int) -> Any:
+        cache, count = cache.clone(), new.shape[0]
+        start = torch.sym_min(filled, cache.shape[0] - count) if cured else filled
+        rest = cache[start : start + count]
+        return rest.sum() + new.sum()
+
+    for filled in (4, 8, 12, 16, 20):
+        step(x(4, 4), x(20, 4), filled)
+
+
+def masks_by_length(*, cured: bool) -> None:
+    masks: dict[int, Any] = {}
+
+    @compiled
+    def attend(x: Any) -> Any:
+        length = x.shape[0]
+        if cured:
+            return x * torch.ones(length, 1)
+        if length not in masks:
+            masks[length] = torch.ones(length, 1)
+        return x * masks[length]
+
+    for length in (8, 12, 16, 8, 12, 16):
+        attend(x(length, 4))
+
+
+def pruned(*, cured: bool) -> None:
+    from torch.nn.utils import prune
+
+    layer = torch.nn.Linear(4, 4)
+    net = torch.nn.Sequential(layer, torch.nn.ReLU())
+    for _ in range(2 if cured else 0):
+        prune.identity(layer, "weight")
+    step = compiled(net)
+    for _ in range(3):
+        step(x())
+        prune.l1_unstructured(layer, "weight", 0.2)
+
+
+def filled_in_the_first_call(*, cured: bool) -> None:
+    class Layer(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.of: dict[str, Any] = {"a": x()} if cured else {}
+
+        def forward(self, x: Any) -> Any:
+            if "a" not in self.of:
+                self.of["a"] = torch.ones(4)
+            return x * self.of["a"]
+
+    step = compiled(Layer())
+    for _ in range(3):
+        step(x())
+
+
 Program = Callable[..., None]
 # the program, words about the cause, words of the remedy, recompiles that stay
 CURES: list[tuple[Program, str, str, int]] = [
@@ -486,6 +552,12 @@ CURES: list[tuple[Program, str, str, int]] = [
     (new_model, "first compilation of another `Net`", "torch._dynamo.reset() between trials", 0),
     (grown_layer, "weight`: dim 0 went from 4 to 5", "force_nn_module_property_static_shapes", 1),
     (schedule, "['betas']", "cycle_momentum=False", 0),
+    (cached_weights, "parametrize.cached() was entered", "around every call", 1),
+    (end_of_a_cache, "`0 <= filled <= 16` no longer holds (test_", "torch.sym_min(", 1),
+    (masks_by_length, "the keys of `masks` changed: a number", "without the dict", 1),
+    (pruned, ".0.weight` was removed or replaced", "prune.identity() twice", 0),
+    (pruned, "the hooks of `Sequential.0` changed", "prune.identity() twice", 0),
+    (filled_in_the_first_call, "the keys of `self.of` changed", "fill it before the first", 0),
 ]
 
 
