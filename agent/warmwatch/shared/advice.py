@@ -84,13 +84,13 @@ ADVICE = {
 
 
 MADE_ANEW = (
-    "The model was made anew: make it once, or call torch._dynamo.reset() between trials, so that "
-    "earlier ones do not count towards the recompile limit."
+    "The model was created again: create it once, or call torch._dynamo.reset() between trials, "
+    "so that earlier ones do not count towards the recompile limit."
 )
 
 # At the recompile limit, so there are many: it may be a sweep that keeps its models.
 MANY_MODULES = (
-    f"{ADVICE[NEW_INSTANCE]} If each trial of a sweep makes the model anew, call "
+    f"{ADVICE[NEW_INSTANCE]} If each trial of a sweep creates a model, call "
     "torch._dynamo.reset() between trials."
 )
 

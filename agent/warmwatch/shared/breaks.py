@@ -323,6 +323,11 @@ _OF_OPTIMIZERS = "_use_grad"
 _OF_DDP = re.compile(r"set_runtime_stats_and_log|_rebuild_buckets|_inside_ddp_forward")
 
 
+def of_ddp(reason: str, *, library: bool) -> bool:
+    """Whether DistributedDataParallel breaks the graph, around the module in it."""
+    return library and _OF_DDP.search(reason) is not None
+
+
 def expected_break(reason: str, name: str | None, *, library: bool) -> str | None:
     """Why a graph broke where library code means it to; ``None`` if it is not meant.
 
@@ -330,7 +335,7 @@ def expected_break(reason: str, name: str | None, *, library: bool) -> str | Non
     """
     if wrapped := _BY_SCHEDULER.search(reason):
         return f"a scheduler wraps `{wrapped[1]}`, which compiles by itself: nothing to change"
-    if library and _OF_DDP.search(reason):
+    if of_ddp(reason, library=library):
         return "DistributedDataParallel breaks the graph around its module: nothing to change"
     if not library or not _REQUESTED.search(reason):
         return None

@@ -89,8 +89,8 @@ STATE = (
     "that is not compiled."
 )
 OF_VALUE = (
-    "Keep the value that changes the same at every call, or out of the compiled function: branch "
-    "on it before the call, or compile one function for each of few values."
+    "Pass the same value at every call, or keep it out of the compiled function: branch on it "
+    "before the call, or compile one function for each of few values."
 )
 GLOBAL = f"Set it once before the first compiled call and leave it so, {EACH}."
 MODE = f"Enter it around every call of the compiled function or around none, {EACH}."

@@ -44,7 +44,7 @@ def mostly(phase_seconds: Mapping[str, float]) -> str:
 
 
 def cached(hits: int, misses: int) -> str:
-    """``2/3``: lookups in compile caches that hit; empty if there was none."""
+    """``2/3``: compilations that a compile cache had; empty if there was none."""
     return f"{hits}/{hits + misses}" if hits + misses else ""
 
 

@@ -62,10 +62,11 @@ WORDS = {
 BROKEN = GraphBreak(reason="Unsupported: a module wrapped by DDP", count=3, library=True)
 NOTHING = replace(b.WARM.compile, graphs=0, graph_breaks=3)
 OF_NOTHING = (
-    "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows where); with "
+    "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows where). With "
     "DistributedDataParallel around a container of PyTorch (Sequential), compile the container "
     "before you wrap it."
 )
+OF_DDP = GraphBreak(reason="Unsupported: _rebuild_buckets", count=3, library=True)
 CAPTURED_NOTHING = (
     "Dynamo captured nothing: this is eager speed "
     "(3 graph breaks: Unsupported: a module wrapped by DDP)"
@@ -176,6 +177,8 @@ def test_a_warm_rank_without_captured_code_has_no_real_speed() -> None:
         "advice": None,
     }
     assert rank["compile"]["breaks"] == [known]
+    wrapped = view(NOTHING, journal={"breaks": (OF_DDP,)})
+    assert OF_NOTHING.endswith(f". {b.parts(answer(b.snapshot(wrapped)))[1][-1]}")
 
 
 def test_breaks_with_nothing_to_change_come_last() -> None:
@@ -297,5 +300,5 @@ def test_a_model_made_again_for_each_trial_needs_no_higher_limit() -> None:
     made = view(replace(b.WARM.compile, fallbacks=1), fallbacks=(again,))
     (rank,) = status(b.snapshot(made))["runs"][0]["ranks"]
     (held,) = rank["conditions"]
-    assert held["words"].endswith("; its model was made anew")
+    assert held["words"].endswith("; its model was created again")
     assert held["advice"] == MADE_ANEW

@@ -186,8 +186,8 @@ def _unrecorded(processes: Sequence[tuple[int, str]]) -> Iterator[Finding]:
         yield noted(
             f"PyTorch is loaded, without a record so far, in {few(unknown, _MOST_UNRECORDED)}",
             advice='one that trains needs "import warmwatch.auto" in its script, or to run below '
-            '"warmwatch run"; if it has that, its record comes at its first step or compilation, '
-            "or earlier",
+            '"warmwatch run"; with either, its record appears no later than its first step or '
+            "compilation",
             names=tuple(command for _, command in processes),
         )
 
@@ -219,7 +219,7 @@ def _room(room: RecordRoom) -> Finding:
 
 def _daemons() -> Iterator[Finding]:
     """More than one daemon, which Prometheus may both scrape."""
-    names = [f"pid {pid} of {login(uid) or uid}" for pid, uid in daemons()]
+    names = [f"pid {pid} (user {login(uid) or uid})" for pid, uid in daemons()]
     if len(names) > 1:
         yield noted(
             f"{len(names)} daemons run on this host: {few(names, _MOST_DAEMONS)}",

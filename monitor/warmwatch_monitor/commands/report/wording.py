@@ -72,7 +72,7 @@ def _cost(cost: Cost) -> tuple[str, ...]:
 def _remarks(report: Report) -> Iterator[str]:
     last = report.costs[-1]
     if len(report.ranks) > 1:
-        yield "Seconds are of the slowest rank; everything else is the sum of all ranks."
+        yield "Seconds: of the rank that compiled longest. Everything else: the sum of all ranks."
     if len(report.costs) > 1:
         yield "Warm-up: elapsed time, with its steps. All compiling: compile time only."
     if last.gpu_seconds is None:
@@ -112,7 +112,7 @@ def ranks(report: Report) -> Section | None:
     more = counted(len(report.ranks) - len(rows), "more rank")
     remark = f"{more}, which compiled no longer than these."
     return Section(
-        "Ranks, the slowest first",
+        "Ranks, the longest compile time first",
         table(_NAMES, rows),
         tuple(map(Item, report.differences or ("the ranks did the same",))),
         (remark,) if len(report.ranks) > len(rows) else (),
@@ -328,8 +328,9 @@ def _caches(report: Report) -> str:
     caches = report.what.caches.items()
     states = ", ".join(f"{name} {_AT_START.get(state, state)}" for name, state in caches)
     hits = sum(function.cache_hits for function in report.functions)
-    lookups = hits + sum(function.cache_misses for function in report.functions)
-    return f"{states}; {hits} of {counted(lookups, 'lookup')} hit" if states and lookups else states
+    known = hits + sum(function.cache_misses for function in report.functions)
+    cached = f"{hits} of {counted(known, 'compilation')} cached"
+    return f"{states}; {cached}" if states and known else states
 
 
 def models(gpus: tuple[str, ...]) -> str:

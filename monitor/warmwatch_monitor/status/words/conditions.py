@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from warmwatch.shared.breaks import break_remedy_for, plain_break
+from warmwatch.shared.breaks import break_remedy_for, of_ddp, plain_break
 from warmwatch.shared.fallbacks import FLEX, REMEDIES
 from warmwatch.shared.phrases import counted, duration, place, took
 from warmwatch.shared.values import NEW_INSTANCE
@@ -192,12 +192,20 @@ def remedy_of_nothing_captured(figures: Figures) -> str:
     if compilations and all(compilation.failure for compilation in compilations):
         last = compilations[-1]
         return remedy_of_failure(last)
-    remedies = map(break_remedy_for, figures.log.breaks)
-    return next(filter(None, remedies), None) or (
-        "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows where); with "
-        "DistributedDataParallel around a container of PyTorch (Sequential), compile the "
-        "container before you wrap it."
+    breaks = figures.log.breaks
+    if breaks and all(of_ddp(one.reason, library=one.library) for one in breaks):
+        return _CONTAINER_IN_DDP
+    return next(filter(None, map(break_remedy_for, breaks)), None) or (
+        "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows where). "
+        f"{_CONTAINER_IN_DDP}"
     )
+
+
+# PyTorch compiles no code of its own containers: below the wrapper nothing is left to capture.
+_CONTAINER_IN_DDP = (
+    "With DistributedDataParallel around a container of PyTorch (Sequential), compile the "
+    "container before you wrap it."
+)
 
 
 def _nothing_captured(figures: Figures) -> Words:

@@ -112,7 +112,7 @@ def remedy_of_dropped(target: CompileTarget) -> str | None:
 
 
 _RESET_REMEDY = (
-    "Leave torch._dynamo.reset() out of the loop; between trials that make the model anew it is "
+    "Move torch._dynamo.reset() out of the loop. Between trials that each create a model it is "
     "right."
 )
 _EXPORT_REMEDY = "Pass strict=False, which drops nothing, or export after the training."
@@ -360,7 +360,7 @@ def _why(fallback: Fallback, figures: Figures) -> str:
     if variants and fallback.variants_of == "parameters":
         return f"the optimizer has {counted(variants, 'kind')} of parameters"
     if fallback.category == NEW_INSTANCE and fallback.anew:
-        return "its model was made anew"
+        return "its model was created again"
     if _is_shared(fallback):
         return f"{fallback.variants} functions or modules that one wrapper calls share it"
     if fallback.category == NEW_INSTANCE:

@@ -281,7 +281,7 @@ def test_free_space_inodes_stray_files_and_a_second_daemon_are_named(
     monkeypatch.setattr(processes.os, "stat", lambda _: SimpleNamespace(st_uid=0))
     monkeypatch.setattr(checks, "daemons", processes.daemons)
     assert [one.what for one in checks._daemons()] == [
-        "2 daemons run on this host: pid 7 of root, pid 9 of root"
+        "2 daemons run on this host: pid 7 (user root), pid 9 (user root)"
     ]
     del commands[9]
     monkeypatch.setattr(processes.proc, "pids", lambda: [7, 8])

@@ -231,7 +231,7 @@ def test_what_a_reset_dropped_is_an_item_that_a_sweep_may_need() -> None:
     made = report(a.finished(compiled=(*a.FIRST, *again)))
     (remedy,) = [one for one in made.do if "dropped" in one.about]
     assert remedy.about.endswith("torch._dynamo.reset() dropped what was compiled")
-    assert remedy.what.startswith("Leave torch._dynamo.reset() out of the loop")
+    assert remedy.what.startswith("Move torch._dynamo.reset() out of the loop")
     assert remedy.saves is None
 
 
@@ -262,7 +262,7 @@ def test_a_single_item_that_is_left_out_is_in_the_singular() -> None:
     assert re.search(r"^ *1 other +1 ", text(a.finished(compiled=compiled)), re.MULTILINE)
     what, answers = replace(a.H100, caches={"inductor": "warm"}), {"compile.compilations": 1}
     account = a.finished(compiled=[a.FORWARD], what=what, answers=answers)
-    caches = "inductor not empty at the start; 0 of 1 lookup hit"
+    caches = "inductor not empty at the start; 0 of 1 compilation cached"
     assert dict(facts(report(account)))["caches"] == caches
 
 
