@@ -264,15 +264,20 @@ c = torch.compile(lambda x: x * 2, backend=backend, dynamic=False)
 look(calls(2, 4))
 with FlopCounterMode(display=False): look(calls(2, 4))
 look(calls(2, 4))
+c = torch.compile(lambda x: x * 3, backend=backend)
+with FlopCounterMode(display=False): calls(1, 4)
+look(calls(2, 4))
 result([found, at])
 """
     found, at = result_of(records, body)
     on_recompile = DISABLED.index("eager_on_recompile")
     assert at == 5
-    *found, counted, in_mode, after = found
+    *found, counted, in_mode, after, first = found
     assert (counted[0], in_mode[0]) == ([0, 0], [2, 0])
     # a call in a dispatch mode is the last one that runs compiled, before 2.15
     assert after in ([[2, 0], [7, 6, 3, 0, 2]], [[0, 0], [7, 6, 3, 0, 1]])
+    # nor does what was first called in one
+    assert first in ([[2, 0], [7, 6, 3, 0, 3]], [[0, 0], [7, 6, 3, 0, 1]])
     assert found == [
         [[7, 0], [7, 0, 0, 0, 0]],
         [[0, 0], [7, 0, 1, on_recompile, 0]],  # the others with the next check

@@ -14,6 +14,7 @@ from warmwatch.shared.record import COMPILE_INDEX, PHASES
 
 _EVALUATING = COMPILE_INDEX["evaluating_since_ns"]
 _SINCE = COMPILE_INDEX["active_since_ns"]
+_OPENING = ("precompiled", "fallback")  # facts that open the record: no compilation may follow
 _LONGEST_ERROR = 500
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class HookListener(Listener):
 
     def post(self, fact: Fact, values: Mapping[str, Any]) -> None:
         process = self._process
-        if fact == "precompiled" and not process.record.opened and child_name() is None:
+        if fact in _OPENING and not process.record.opened and child_name() is None:
             self._open()
         recorded = process.ledger.post(fact, self._redaction.fact(fact, values))
         if fact == "compilation":

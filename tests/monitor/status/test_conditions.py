@@ -20,6 +20,7 @@ from warmwatch_monitor.model.journal import Compilation, Fallback, GraphBreak
 from warmwatch_monitor.model.records import Recordings
 from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.status.words.conditions import workers_compile, workers_memory
+from warmwatch_monitor.status.words.requested import never_compiled, remedy_of_never_compiled
 from warmwatch_monitor.status.words.sentence import answer
 
 STEPS = b.WARM.steps.steps
@@ -292,6 +293,9 @@ def test_a_function_that_was_called_in_a_dispatch_mode_is_named_with_its_step() 
     assert held["words"].startswith("calls of `forward`")
     assert held["words"].endswith("run eagerly since step 13: " + words(MODE, "").split(": ")[1])
     assert held["advice"].endswith(REMEDIES[MODE])
+    # if that was its first call, no other reason is most likely
+    assert never_compiled(one.figures)[1] == "its first call was in a TorchDispatchMode"
+    assert remedy_of_never_compiled(one.figures) == REMEDIES[MODE]
 
 
 def test_a_model_made_again_for_each_trial_needs_no_higher_limit() -> None:

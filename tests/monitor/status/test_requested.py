@@ -23,8 +23,7 @@ EXPECTED = (
     "that it returned; Call the object that torch.compile returns, as in model = "
     "torch.compile(model): only its forward is compiled. "
     "Otherwise it is for evaluation only, a DataLoader's worker calls it, a stance is "
-    "around its calls, its first call was in a FlopCounterMode (before PyTorch 2.15, it then never "
-    "compiles), or it is a generator: compile the function that calls that."
+    "around its calls, or it is a generator: compile the function that calls that."
 )
 
 

@@ -6,10 +6,10 @@
 agent checks them rarely; a wrapper reports stances when they are set.
 
 Eager calls are counted where PyTorch decides: with a stance, at each call of a compiled function;
-under ``config.disable`` or in a ``TorchDispatchMode``, at a call that fits no compiled entry.
-PyTorch then skips that function for good, even for compiled inputs and after the setting is off
-again (2.15 does so under ``config.disable`` only). Under ``eager_on_recompile`` no Python code sees
-which calls fit no entry, so all are counted.
+under ``config.disable`` or in a ``TorchDispatchMode``, at a call that fits no compiled entry, in
+such a mode also at the first call. PyTorch then skips that function for good, even for compiled
+inputs and after the setting is off again (2.15 does so under ``config.disable`` only). Under
+``eager_on_recompile`` no Python code sees which calls fit no entry, so all are counted.
 
 In the same place the calls of compiled functions are counted during an evaluation: an evaluation
 without any ran uncompiled.
@@ -28,6 +28,7 @@ from types import FrameType
 from typing import Any
 
 from warmwatch._guard import quietly
+from warmwatch.hooks.dynamo.targets import target
 from warmwatch.hooks.points import (
     HookPointAbsentError,
     Installed,
@@ -38,10 +39,10 @@ from warmwatch.hooks.points import (
     untraced,
 )
 from warmwatch.shared.fallbacks import DISABLED, MODE
-from warmwatch.shared.user_code import place
 
 _VARIABLE = "TORCHDYNAMO_DISABLE"
 _LOCALS = ("frame", "cache_entry")  # of PyTorch's function that skips a frame
+_OF_MODULES, _CALLS = "torch.nn.modules.module", "torch._dynamo.eval_frame"
 _SKIPS_ONCE = "apply_to_code"  # its local from 2.15 on: no skip for good in a dispatch mode
 _ON_RECOMPILE = ("eager_on_recompile", "fail_on_recompile")
 
@@ -188,15 +189,29 @@ def _dispatch_mode(convert_frame: Any) -> Callable[[], bool] | None:
 
 
 def _skipped(listener: Listener, setting: str, decides: FrameType) -> None:
-    """A frame with compiled entries got an input that fits none, and PyTorch skips it for good.
+    """A frame with compiled entries got an input that fits none, and PyTorch skips it for good; in
+    a dispatch mode also one that was to be compiled for the first time.
 
     ``decides``: the frame of PyTorch's function that skips it.
     """
+    frame: Any
     frame, entry = map(decides.f_locals.get, _LOCALS)
     code = getattr(frame, "f_code", None)
-    if entry and code is not None:
-        where = place(code.co_name, code.co_filename, code.co_firstlineno)
-        listener.post("fallback", {"setting": setting, **where})
+    if code is not None and (entry or (setting == MODE and _is_called(decides))):
+        module = frame.f_globals.get("__name__")
+        listener.post(
+            "fallback", {"setting": setting, **target(code, frame.f_locals, None, module)}
+        )
+
+
+def _is_called(decides: FrameType) -> bool:
+    """Whether the frame that PyTorch decides about is what ``torch.compile`` was called with."""
+    if decides.f_locals.get("is_skipfile"):
+        return False
+    caller = decides.f_back
+    while caller is not None and caller.f_globals.get("__name__") == _OF_MODULES:
+        caller = caller.f_back
+    return caller is not None and caller.f_globals.get("__name__") == _CALLS
 
 
 def present() -> str:

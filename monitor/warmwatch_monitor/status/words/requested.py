@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from warmwatch.shared.fallbacks import MODE, REMEDIES
 from warmwatch.shared.guard_remedies import attribute
 from warmwatch.shared.phrases import continued, counted, duration, place, took
 from warmwatch_monitor.model.figures import Figures, Log
@@ -134,6 +135,9 @@ def never_compiled(figures: Figures) -> tuple[str, str]:
     wrapped = figures.compile.wrappers
     times = "" if wrapped is None else f" {_times(wrapped)}"
     steps = counted(figures.steps.count, "step")
+    title = f"torch.compile was called{times} and nothing has compiled in {steps}"
+    if _in_mode(figures):
+        return title, "its first call was in a TorchDispatchMode"
     methods = figures.log.methods
     named = f"(`{'`, `'.join(methods)}`), or "
     method = f"a method of the compiled object is called {named}" if methods else ""
@@ -144,14 +148,17 @@ def never_compiled(figures: Figures) -> tuple[str, str]:
     if _IN_PLACE in methods:
         container = "it is a module of PyTorch itself (Sequential, Linear), or "
         called = "another object is called, such as a copy that was made before compile()"
-    return (
-        f"torch.compile was called{times} and nothing has compiled in {steps}",
-        f"most likely {method}{container}{called}",
-    )
+    return title, f"most likely {method}{container}{called}"
+
+
+def _in_mode(figures: Figures) -> bool:
+    return any(fallback.setting == MODE for fallback in figures.log.fallbacks)
 
 
 def remedy_of_never_compiled(figures: Figures) -> str:
     """Only the object's own call is compiled: its methods are those of the original."""
+    if _in_mode(figures):
+        return REMEDIES[MODE]
     methods = figures.log.methods
     return remedy_of_calls(methods[:1], in_place=_IN_PLACE in methods)
 
@@ -171,8 +178,7 @@ def remedy_of_calls(methods: Sequence[str] = (), *, in_place: bool = False) -> s
     )
     return (
         f"{called}{method} Otherwise it is for evaluation only, a DataLoader's worker calls it, a "
-        "stance is around its calls, its first call was in a FlopCounterMode (before PyTorch "
-        "2.15, it then never compiles), or it is a generator: compile the function that calls that."
+        "stance is around its calls, or it is a generator: compile the function that calls that."
     )
 
 
