@@ -220,7 +220,8 @@ def test_a_lost_rank_is_one_page_and_the_end_of_its_run_the_next_line_of_the_sam
     )
 
 
-def test_a_run_that_is_started_again_and_again_and_fails_fires_once_and_soon() -> None:
+@pytest.mark.parametrize("steps", [0, pytest.param(5, marks=pytest.mark.long)])
+def test_a_run_that_is_started_again_and_again_and_fails_fires_once_and_soon(steps: int) -> None:
     """It says how it is now; not how the start before ended, nor what a dead Prometheus left."""
     world = World(12)
     states = [
@@ -228,7 +229,7 @@ def test_a_run_that_is_started_again_and_again_and_fails_fires_once_and_soon() -
         for at in range(0, 720, 30)
         for more, state in ((0, "starting"), (15, "failed"))
     ]
-    world.daemon().rank(states=states, attached=lambda at: at - at % 30, end=RAISED, steps=0)
+    world.daemon().rank(states=states, attached=lambda at: at - at % 30, end=RAISED, steps=steps)
     left = {"run": "gpt2", "rank": "1", "state": "warm", "instance": "b", "host": "node-b"}
     world.left("run:warmwatch_first_rank:info", **left)
     assert world.alerts == {"WarmwatchRunFailed": [about(1.75, 12)]}
