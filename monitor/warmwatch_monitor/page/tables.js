@@ -29,7 +29,7 @@ export function showTables(answer, newest, place) {
   rows("recompiles", listed);
   const unlisted = ({ compile }) => Math.max(0, (compile.recompiles ?? 0) - compile.last.filter((one) => recompiled(one) && one.category && !one.at_limit).length);
   const left = runs.map((run) => [run.run, total(run, unlisted)]).filter(([, count]) => count > 0);
-  const more = left.map(([run, count]) => `${listed.length ? "and " : ""}${count} ${listed.length ? "earlier " : ""}recompile${count === 1 ? "" : "s"}: warmwatch report ${quoted(run)} -v`);
+  const more = left.map(([run, count]) => `${listed.length ? "and " : ""}${count} ${listed.length ? "more " : ""}recompile${count === 1 ? "" : "s"}: warmwatch report ${quoted(run)} -v`);
   const ended = hidden.filter((run) => total(run, (rank) => rank.compile.recompiles ?? 0) > 0);
   if (ended.length) more.push(`${ended.length} ended run${ended.length === 1 ? "" : "s"} recompiled: open the list of ended runs, or choose a run`);
   note("more-recompiles", more.join("; "));

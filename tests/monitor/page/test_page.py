@@ -420,7 +420,7 @@ def test_a_recompile_opens_its_guard_its_lines_and_its_remedy(
         opened.locator("summary").click()
         words = opened.inner_text()
         left_out = page.text("#more-recompiles")
-        assert left_out == f"and 2 earlier recompiles: warmwatch report {shlex.quote(run)} -v"
+        assert left_out == f"and 2 more recompiles: warmwatch report {shlex.quote(run)} -v"
     assert "tensor 'tokens' size mismatch" in words
     assert "\n0/1: grad_mode" in words, "each guard has its own line"
     assert "`" not in words
@@ -463,7 +463,7 @@ def test_no_recompile_is_said_only_of_the_runs_that_have_none(
             ),
             "No recompile of this run in the records.",
             "3 recompiles: warmwatch report n -v",
-            "and 1 earlier recompile: warmwatch report o -v",
+            "and 1 more recompile: warmwatch report o -v",
         ]
 
 

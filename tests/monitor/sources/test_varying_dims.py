@@ -12,6 +12,7 @@ from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_record import Journal
 from warmwatch_monitor.status.words.evidence import evidence
+from warmwatch_monitor.status.words.requested import last_remedy
 from warmwatch_monitor.status.words.sentence import answer
 
 SIZES = (48, 50, 64, 52, 54, 56, 58, 60, 62)
@@ -167,6 +168,9 @@ def test_a_number_that_keeps_recompiling_a_function_is_reported(tmp_path: Path) 
     each = "each cost 100 ms: the code makes a constant of this integer"
     reported = "`self.step` was compiled for 4 values, the first 3 from -6 to 7"
     assert f"{reported}; {each}" in "; ".join(evidence(view))
+    log = view.figures.log
+    assert last_remedy(log)
+    assert not last_remedy(log, [dim.helps for dim in log.varying])  # a condition shows it
     lines[-1].update(at_limit=True)  # its reason names the last one that was compiled
     full = rank(followed(tmp_path / "events.jsonl", lines[-1]))
     assert f"`self.step` was compiled for 4 values, from -6 to 8; {each}" in "; ".join(

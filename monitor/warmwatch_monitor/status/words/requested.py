@@ -9,7 +9,7 @@ PyTorch's events alone show that PyTorch compiles nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -263,9 +263,10 @@ def remedy(dim: VaryingDim) -> Words | None:
     return begin(made, continued(helps).removesuffix("."), f"{cost}: ")
 
 
-def last_remedy(log: Log) -> Words | None:
-    """The remedy for the newest dimension or number that keeps changing."""
-    return next(filter(None, map(remedy, reversed(log.varying))), None)
+def last_remedy(log: Log, shown: Container[str | None] = ()) -> Words | None:
+    """The remedy for the newest dimension or number that keeps changing, unless it is ``shown``."""
+    dims = (dim for dim in reversed(log.varying) if not dim.helps or dim.helps not in shown)
+    return next(filter(None, map(remedy, dims)), None)
 
 
 def _of_size(dim: VaryingDim) -> str:

@@ -237,7 +237,8 @@ def _changing(_run: RunView, decisive: RankView) -> Iterator[Clause]:
 
     After the first warm-up, the recompile reason and ``thrashing`` report it.
     """
-    clause = last_remedy(decisive.figures.log)
+    shown = [remedy_of(name, decisive) for name in decisive.judgement.conditions]
+    clause = last_remedy(decisive.figures.log, shown)
     if clause is not None and not decisive.figures.warmups.count:
         yield Clause(clause.text, Kind.ATTENTION)
 
