@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from shlex import quote
 from typing import Any
@@ -64,12 +64,13 @@ def reasons(
     *,
     remedies: int | None = None,
     now: float | None = None,
+    above: Collection[str] = (),
 ) -> list[tuple[str, str]]:
     """The last ``most`` of each kind, without duplicates, the worst run first, and how many more.
 
     Several may have the same advice: only the last of these has it. ``remedies``: how many to show,
     those against the most compile time; a line counts the others. ``now``: the recompiles of a run
-    that has been warm for long are one line.
+    that has been warm for long are one line. ``above``: texts that are shown already.
     """
     ordered = sorted(runs, key=lambda run: (place(run["state"]), run["run"]))
     ages = {id(run): age for run in ordered if (age := now and _warm_for(run, now))}
@@ -79,10 +80,11 @@ def reasons(
         *_lines(recent, most, partial(_failures, now=now), "failures", "failed compilation"),
         *_lines(ordered, most, _breaks, "graph_breaks", "graph break"),
     ]
-    last = {item.advice: at for at, (_, item) in enumerate(pairs) if item and item.advice}
+    advised = [(at, item.advice) for at, (_, item) in enumerate(pairs) if item and item.advice]
+    last = {advice: at for at, advice in advised if advice not in above}
     cost = dict.fromkeys(last, 0.0)
     for _, reason in pairs:
-        if reason and reason.advice:
+        if reason and reason.advice in cost:
             cost[reason.advice] += reason.seconds or 0.0
     shown = set(sorted(cost, key=lambda advice: -cost[advice])[:remedies])
     texts = [

@@ -219,7 +219,8 @@ def lines(
         text_lines += table(answer["runs"], now, width, colour=colour, every_rank=every_rank)
     for text in _worth(answer["runs"]):
         text_lines += wrapped(text, width if wrap else None)
-    for text, advice in reasons(answer["runs"], remedies=1, now=now):
+    above = answer.get("details", ())
+    for text, advice in reasons(answer["runs"], remedies=1, now=now, above=above):
         text_lines += wrapped(text, width if wrap else None)
         text_lines += wrapped(advice, width if wrap else None, indent="    ") if advice else []
     return text_lines

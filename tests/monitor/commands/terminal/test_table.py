@@ -172,6 +172,8 @@ def test_only_the_remedy_that_would_save_most_is_shown_and_the_others_are_counte
     assert [line for line in output if line.startswith("    ")] == ["    dear"]
     assert output[-1] == "and 1 more remedy: warmwatch report gpt2 -v"
     assert [advice for _, advice in reasons(answer["runs"]) if advice] == ["dear", "cheap"]
+    above = [advice for _, advice in reasons(answer["runs"], above=["dear"]) if advice]
+    assert above == ["cheap"]
     (run,) = answer["runs"]
     words = [words for words, _ in reasons([run, {**run, "run": "other"}], 1, remedies=1)]
     assert words[1:] == [
