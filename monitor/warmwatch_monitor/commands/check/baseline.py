@@ -168,7 +168,7 @@ def _by_function(functions: Iterable[FunctionCost], causes: ParsedJournal) -> di
             counts["kernels"] += function.cost.kernels
     for recompile in causes.recompiles:
         name = called(recompile.name, recompile.file)
-        if name in held:
+        if name in held and not recompile.at_limit:
             held[name]["recompiles"] += 1
     return dict(sorted(held.items()))
 

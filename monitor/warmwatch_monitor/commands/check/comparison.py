@@ -197,7 +197,7 @@ def _counts(
 def _causes(measure: str, rank: MeasuredRank) -> tuple[Cause, ...]:
     causes = rank.causes
     if measure == "recompiles":
-        return causes.recompiles
+        return tuple(cause for cause in causes.recompiles if not cause.at_limit)
     if measure == "recompiles_after_warm":
         return causes.late
     if measure == "graph_breaks":

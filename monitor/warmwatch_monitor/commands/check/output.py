@@ -401,14 +401,12 @@ def _grown(result: CheckDocument) -> Iterator[tuple[ComparedNumber, list[tuple[s
     """Each number that grew, and each of its causes with its remedy where that comes first."""
     shown = set[str | None]([None])
     for number in result.grew:
-        yield (
-            number,
-            [
-                (cause.words,) if cause.advice in shown else (cause.words, cause.advice or "")
-                for cause in number.causes
-            ],
-        )
-        shown.update(cause.advice for cause in number.causes)
+        causes = list[tuple[str, ...]]()
+        for cause in number.causes:
+            advice = () if cause.advice in shown else (cause.advice or "",)
+            causes.append((cause.words, *advice))
+            shown.add(cause.advice)
+        yield number, causes
 
 
 def _numbers(held: Iterable[Compared | ComparedNumber]) -> Iterator[str]:

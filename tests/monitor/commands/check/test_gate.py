@@ -184,8 +184,9 @@ def test_each_cause_is_reported_once_with_its_remedy() -> None:
     skip = replace(FIRST, cudagraph_skip=mutated)
     ran = CudagraphSkip(at_ns=5, reason=mutated, name="step", file="train.py", line=8)
     failed, early = replace(FIRST, failure="InductorError"), replace(AGAIN, after_warm=False)
+    refused = replace(early, at_limit=True)  # no recompile: it counts as a fallback
     recorded = ParsedJournal(
-        compilations=(FIRST, early, AGAIN, failed, skip),
+        compilations=(FIRST, early, AGAIN, refused, failed, skip),
         breaks=(GraphBreak(reason="generic_jump TensorVariable()", count=2),),
         fallbacks=(Fallback(at_ns=1, step=4, name="forward", limit=8, setting="recompile_limit"),),
         skips=(ran,),
