@@ -255,10 +255,6 @@ class Activities:
         """The threads with open activities; may be called on any thread."""
         return (*tuple(self._stacks), *tuple(self._background))
 
-    def gone(self, living: Collection[int]) -> list[int]:
-        """The threads with open activities that are not among the ``living``."""
-        return [thread for thread in self.threads() if thread not in living]
-
     def total_ns(self) -> int:
         """Compile time accounted so far, in nanoseconds."""
         return sum(self._block[_PHASE_NS : _PHASE_NS + len(PHASES)])

@@ -7,10 +7,10 @@ in a queue, one fact at a time, so the counters have one writer.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from os import F_OK, access
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # The events of CUDA graphs (torch 2.8 to 2.15) -> the field of the record that counts them.
 _OF_GRAPHS = {"cudagraphify.get_container": "new_sizes", "CUDAGraphNode.record": "recorded"}
+
+_TASKS = "/proc/self/task"  # a folder for each thread that exists
 
 
 class Ledger:
@@ -87,8 +89,10 @@ class Ledger:
             "wrapped": program.wrapped,
         }
         self._compiling = Compiling()
-        # by thread: kernels waited for in its compilation, operations of the graphs in it, and
-        # events of CUDA graphs since its last record; a thread may end before the compilation does
+        # by thread: its native id, kernels waited for in its compilation, operations of the graphs
+        # in it, and events of CUDA graphs since its last record; a thread may end before the
+        # compilation does
+        self._native: Bounded[int, int] = Bounded(MOST_THREADS)
         self._kernels: Bounded[int, int] = Bounded(MOST_THREADS)
         self._flops: Bounded[int, dict[str, Any]] = Bounded(MOST_THREADS)
         self._cudagraphs: Bounded[int, dict[str, int]] = Bounded(MOST_THREADS)
@@ -108,6 +112,7 @@ class Ledger:
     def begin(self, event: str, target: Mapping[str, Any] | None = None) -> None:
         """The calling thread began ``event``; ``target``: what is compiled, as journal values."""
         thread, now = threading.get_ident(), self._clock()
+        self._native[thread] = threading.get_native_id()
         if target:
             target = self._compiling.begun(thread, target)
         if (field := _OF_GRAPHS.get(event)) is not None:
@@ -131,8 +136,19 @@ class Ledger:
         if not self.block[AT["active_since_ns"]] and not self.block[AT["background_since_ns"]]:
             return
         now = self._clock()
-        over = [threading.get_ident(), *self._activities.gone(sys._current_frames())]
+        over = [threading.get_ident(), *filter(self._is_gone, self._activities.threads())]
         self._queue.post(self._activities.abandoned, over, now)
+
+    def _is_gone(self, thread: int) -> bool:
+        """Whether the thread no longer exists; not if its native id or /proc is unknown.
+
+        ``sys._current_frames()`` would tell it as well, and can hang the process: before Python
+        3.13 a garbage collection in it waits for a thread that waits for its lock.
+        """
+        native = self._native.get(thread)
+        if native is None or access(f"{_TASKS}/{native}", F_OK):
+            return False
+        return access(_TASKS, F_OK)
 
     def post(self, fact: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """A fact of the calling thread, with redacted texts; see ``hooks.points.Fact``.

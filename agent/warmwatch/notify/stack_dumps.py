@@ -8,6 +8,7 @@ lock, nothing is written, and only py-spy can read the stacks.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from _thread import get_ident
@@ -87,7 +88,7 @@ class StackWriter:
 def _threads(compiling: Collection[int]) -> list[ThreadStack]:
     """Every thread but the agent's: those that compile first, then the main one."""
     main, result = main_thread().ident, []
-    for ident, innermost in sys._current_frames().items():
+    for ident, innermost in _current_frames().items():
         frames, ours = _frames(innermost)
         if ident == get_ident() or (ours and ident != main):
             continue
@@ -98,6 +99,21 @@ def _threads(compiling: Collection[int]) -> list[ThreadStack]:
             )
         )
     return sorted(result, key=lambda stack: (not stack.compiles, not stack.main))
+
+
+def _current_frames() -> dict[int, FrameType]:
+    """The innermost frame of each thread.
+
+    Before Python 3.13 a garbage collection in it can hang the process: what is collected may let
+    another thread run, which then waits for a lock that this call holds.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _frames(frame: FrameType | None) -> tuple[list[Frame], bool]:

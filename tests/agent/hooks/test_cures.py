@@ -583,7 +583,7 @@ LESS: dict[str, dict[Program, tuple[str, str] | None]] = {
         freed: ("`of` is of another type than `Config`", "Pass values of one type"),
         # until 2.12 the guard has no place
         exponent: ("`rate` is no longer 0.2", "if the code only computes with it"),
-        dropout_that_rises: ("`fn.p` is no longer", "if the code only computes with it"),
+        dropout_that_rises: (".p` ", "if the code only computes with it"),
     },
 }
 
