@@ -143,7 +143,7 @@ class Ledger:
         """Whether the thread no longer exists; not if its native id or /proc is unknown.
 
         ``sys._current_frames()`` would tell it as well, and can hang the process: before Python
-        3.13 a garbage collection in it waits for a thread that waits for its lock.
+        3.12 a garbage collection in it may wait for a thread that waits for its lock.
         """
         native = self._native.get(thread)
         if native is None or access(f"{_TASKS}/{native}", F_OK):

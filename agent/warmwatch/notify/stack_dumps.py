@@ -104,16 +104,17 @@ def _threads(compiling: Collection[int]) -> list[ThreadStack]:
 def _current_frames() -> dict[int, FrameType]:
     """The innermost frame of each thread.
 
-    Before Python 3.13 a garbage collection in it can hang the process: what is collected may let
-    another thread run, which then waits for a lock that this call holds.
+    Before Python 3.12 a garbage collection in it can hang the process: what is collected may let
+    another thread run, which then waits for a lock that this call holds (CPython issue 106883).
     """
-    collects = gc.isenabled()
+    collects = gc.isenabled() and sys.version_info < (3, 12)
+    if not collects:
+        return sys._current_frames()
     gc.disable()
     try:
         return sys._current_frames()
     finally:
-        if collects:
-            gc.enable()
+        gc.enable()
 
 
 def _frames(frame: FrameType | None) -> tuple[list[Frame], bool]:
