@@ -23,7 +23,7 @@ from support.values import replace
 from warmwatch.shared.record import identity, layout
 from warmwatch_monitor import metrics
 from warmwatch_monitor.base.clock import Clock
-from warmwatch_monitor.metrics import families
+from warmwatch_monitor.metrics.families import _known
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.sources.records.liveness import here
 
@@ -82,7 +82,7 @@ def test_memory_after_many_days_equals_that_after_two(tmp_path: Path, number: in
         for _ in range(POLLS):
             node.poll()
         if hour % 24 == 0:
-            for cached in (layout._compile, identity.unseal_identity, families._known):
+            for cached in (layout._compile, identity.unseal_identity, _known):
                 cached.cache_clear()  # bounded, and full only after days
             gc.collect()
             descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - of this process
