@@ -66,7 +66,7 @@ MOVED = {
     "random": ("`Random.random`", "random.random()", "x * v"),
     "choice": ("`Random.choice`", "random.choice([1.0, 2.0])", "x * v", "varies"),
     "shuffle": ("`Random.shuffle`", "random.shuffle([0, 1, 2])"),
-    "sample": ("`Random.sample`", "random.sample(range(3), 2)", "x[v]"),
+    "sample": ("`Random.sample`", "random.sample(range(3), 2)", "x[v]", "varies"),
     "gauss": ("`Random.gauss`", "random.gauss(0, 1)", "x * v"),
     "seed": ("`Random.seed`", "random.seed(0)"),
     "json_dumps": ("`Encoder`", "json.dumps({'a': 1})", "x * len(v)"),
