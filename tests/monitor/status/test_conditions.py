@@ -17,7 +17,7 @@ from warmwatch_monitor.figures.compile import CompilingWorkers
 from warmwatch_monitor.figures.rank import WorkersMemory
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model.journal import Compilation, Fallback, GraphBreak
-from warmwatch_monitor.model.records import Recordings
+from warmwatch_monitor.model.records import Recordings, VaryingDim
 from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.status.words.conditions import workers_compile, workers_memory
 from warmwatch_monitor.status.words.requested import never_compiled, remedy_of_never_compiled
@@ -83,6 +83,21 @@ def test_a_condition_is_in_the_sentence_and_in_status(condition: str) -> None:
     assert (name, found) == (condition, words)
     assert b.in_words(made).endswith("; ".join(filter(None, ["", words, advice])))
     assert words in rank["evidence"]
+
+
+def test_the_remedy_is_for_the_reason_that_most_of_the_last_recompiles_had() -> None:
+    """The newest was for a number."""
+    made = [
+        Compilation(id=f"0/{n}", at_ns=n, kind="forward", category=category)
+        for n, category in enumerate(("shape", "shape", "python_value"))
+    ]
+    seen = {"values": (4, 8, 12, 16), "lowest": 4, "highest": 16, "count": 3}
+    size = VaryingDim(tensor="x", dim=0, last_id="0/1", **seen)  # type: ignore[arg-type]
+    number = VaryingDim(tensor="n", dim=None, last_id="0/2", **seen)  # type: ignore[arg-type]
+    touched = (STEPS - 3, STEPS - 5, STEPS - 7, *(0,) * (MOST_TOUCHED - 3))
+    counts = replace(b.WARM.compile, touched_steps=touched)
+    held = view(counts, compilations=(*made,), journal={"varying": (size, number)})
+    assert "mostly for shape (dim 0 of `x`" in b.in_words(held)
 
 
 def test_the_remedy_at_the_limit_is_for_what_filled_the_cache() -> None:

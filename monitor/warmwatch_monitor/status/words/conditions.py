@@ -151,7 +151,9 @@ def _thrashing(figures: Figures) -> Words:
     most = reasons.most_common(1)[0][0] if reasons else ""
     what = "another module of the same class" if most == NEW_INSTANCE else most
     lead = f", mostly for {what}" if what else ""
-    changing = last_remedy(figures.log)
+    changing = last_remedy(
+        figures.log, of=[c.id for c in figures.log.compilations if c.category == most]
+    )
     because = f" ({changing.text})" if changing else ""
     return begin(f"thrashing: {touched} of the last {last} steps compiled{lead}", because, "")
 

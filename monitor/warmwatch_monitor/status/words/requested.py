@@ -263,10 +263,15 @@ def remedy(dim: VaryingDim) -> Words | None:
     return begin(made, continued(helps).removesuffix("."), f"{cost}: ")
 
 
-def last_remedy(log: Log, shown: Container[str | None] = ()) -> Words | None:
-    """The remedy for the newest dimension or number that keeps changing, unless it is ``shown``."""
-    dims = (dim for dim in reversed(log.varying) if not dim.helps or dim.helps not in shown)
-    return next(filter(None, map(remedy, dims)), None)
+def last_remedy(
+    log: Log, shown: Container[str | None] = (), *, of: Container[str | None] | None = None
+) -> Words | None:
+    """The remedy for the newest dimension or number that keeps changing, unless it is ``shown``.
+
+    ``of``: only what one of these compilations, by their ids, was the last for.
+    """
+    dims = [dim for dim in reversed(log.varying) if not dim.helps or dim.helps not in shown]
+    return next(filter(None, (remedy(d) for d in dims if of is None or d.last_id in of)), None)
 
 
 def _of_size(dim: VaryingDim) -> str:
