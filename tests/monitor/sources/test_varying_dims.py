@@ -166,7 +166,7 @@ def test_a_number_that_keeps_recompiling_a_function_is_reported(tmp_path: Path) 
     lines = [{**line, "dynamic": None} for line in numbered((5, -6, 7, 8, 9))]
     view = rank(followed(tmp_path / "events.jsonl", *lines[:-1]))
     each = "each cost 100 ms: the code makes a constant of this integer"
-    reported = "`self.step` was compiled for 4 values, the first 3 from -6 to 7"
+    reported = "`self.step` was compiled for 4 values, from -6 to 7 and one more"
     assert f"{reported}; {each}" in "; ".join(evidence(view))
     log = view.figures.log
     assert last_remedy(log)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from warmwatch.shared.advice import FROM_THE_START, SURE
@@ -84,11 +84,12 @@ def remedies(
     conditions = {held["condition"]: held for held in rank["conditions"]}
     first = tuple(_without_compiling(rank, conditions, failing=bool(failing)))
     failed = [remedy for remedy in failed if remedy.what not in {each.what for each in first}]
+    above = {item.advice for item in recompiled if item.advice and remedy_of(item, by_saving)}
     return (
         *first,
         *(failed if ended_it else ()),
         *by_saving,
-        *_of_unknown_saving(rank, conditions, what),
+        *_of_unknown_saving(rank, conditions, what, above),
         *(() if ended_it else failed),
         *_breaks(breaks),
         *(caches if first_run else ()),
@@ -298,11 +299,17 @@ def _outside(compiled: Sequence[Priced]) -> Iterator[Remedy]:
 
 
 def _of_unknown_saving(
-    rank: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], what: Provenance
+    rank: Mapping[str, Any],
+    conditions: Mapping[str, Mapping[str, Any]],
+    what: Provenance,
+    above: Collection[str],
 ) -> Iterator[Remedy]:
+    """``above``: the advice that remedies above have, which the recompile limit has as well."""
     compile = rank["compile"]
-    if (held := conditions.get("fallback")) and held.get("advice"):
-        yield Remedy(about=held["words"], what=held["advice"])
+    if (held := conditions.get("fallback")) and (advice := held.get("advice")):
+        for text in above:
+            advice = advice.replace(text, "As above.")
+        yield Remedy(about=held["words"], what=advice)
     for slow in compile.get("inefficiencies") or ():
         if slow["kind"] != "flex_attention":  # the condition
             yield Remedy(about=slow["words"], what=slow["advice"])

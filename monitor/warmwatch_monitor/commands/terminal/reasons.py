@@ -23,7 +23,7 @@ _FAILED = "failed to compile"
 _LONG = 600.0  # seconds
 _MOST = 3  # of each kind: all are in a report
 _LONGEST = 160
-_LONGEST_ADVICE = 400  # longer than each of our texts; the answer may be another version's
+_LONGEST_ADVICE = 600  # longer than each of our texts; the answer may be another version's
 
 Rank = dict[str, Any]
 
@@ -70,7 +70,8 @@ def reasons(
 
     Several may have the same advice: only the last of these has it. ``remedies``: how many to show,
     those against the most compile time; a line counts the others. ``now``: the recompiles of a run
-    that has been warm for long are one line. ``above``: texts that are shown already.
+    that has been warm for long are one line. ``above``: texts that are shown already, which
+    may contain an advice.
     """
     ordered = sorted(runs, key=lambda run: (place(run["state"]), run["run"]))
     ages = {id(run): age for run in ordered if (age := now and _warm_for(run, now))}
@@ -81,7 +82,7 @@ def reasons(
         *_lines(ordered, most, _breaks, "graph_breaks", "graph break"),
     ]
     advised = [(at, item.advice) for at, (_, item) in enumerate(pairs) if item and item.advice]
-    last = {advice: at for at, advice in advised if advice not in above}
+    last = {advice: at for at, advice in advised if not any(advice in text for text in above)}
     cost = dict.fromkeys(last, 0.0)
     for _, reason in pairs:
         if reason and reason.advice in cost:

@@ -14,7 +14,7 @@ from warmwatch.shared.advice import MADE_ANEW, MANY_MODULES, SURE, advice_for
 from warmwatch.shared.breaks import break_remedy
 from warmwatch.shared.fallbacks import FLEX, LIMIT, REMEDIES, cause_of, happens, reason_of, words
 from warmwatch.shared.guard_remedies import ENTRY
-from warmwatch.shared.phrases import called_from, continued, counted, duration, place, took
+from warmwatch.shared.phrases import called_from, counted, duration, place, took
 from warmwatch.shared.values import NEW_INSTANCE, STRICT_EXPORT
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.figures.compile import CompileTarget
@@ -402,7 +402,10 @@ def _within_a_step(fallback: Fallback, figures: Figures) -> bool:
 
 
 def remedy_of_fallback(figures: Figures) -> str | None:
-    """What helps the first function of each cause; ``None`` if nothing is known of them."""
+    """What helps the first function of each cause; ``None`` if nothing is known of them.
+
+    It contains the advice for the recompiles as it is, so that a view can leave out the second.
+    """
     causes = figures.compile.fallbacks_by_cause or {}
     names = [_remedy(cause, figures) for cause, total in causes.items() if total]
     return " ".join(filter(None, names)) or None
@@ -441,9 +444,8 @@ def _remedy(cause: str, figures: Figures) -> str | None:
             f"refused{_own(fallback, doubled)}.{_or_instead(fallback, figures)}"
         )
     return (
-        f"If these inputs come back, raise {name}, for example to "
-        f"{doubled}{_own(fallback, doubled)}. If new ones keep coming, a higher limit only "
-        f"delays it: {continued(instead)}"
+        f"{instead} If only these inputs come back, raise {name} instead, for example to "
+        f"{doubled}{_own(fallback, doubled)}; if new ones keep coming, that only delays it."
     )
 
 
@@ -457,7 +459,7 @@ def _or_instead(fallback: Fallback, figures: Figures) -> str:
     """What needs no higher limit, if that is known to help."""
     is_sure = fallback.parameter or advice_for(fallback) in SURE
     instead = _instead(fallback, figures) if is_sure else ""
-    return f" Or {continued(instead)}" if instead else ""
+    return f" Or: {instead}" if instead else ""
 
 
 def _instead(fallback: Fallback, figures: Figures) -> str:

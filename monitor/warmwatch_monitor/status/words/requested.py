@@ -257,7 +257,7 @@ def remedy(dim: VaryingDim) -> Words | None:
     if dim.dim is not None:
         made = f"dim {dim.dim} of `{attribute(dim.tensor)}` was compiled for {number} sizes, {ends}"
     else:
-        ends = f"the first {known} {ends}" if dim.one_more else ends
+        ends += " and one more" * dim.one_more  # which no guard has named yet
         made = f"`{attribute(dim.tensor)}` was compiled for {number} values, {ends}"
     helps = dim.helps or (_of_size(dim) if dim.dim is not None else _AS_A_TENSOR)
     return begin(made, continued(helps).removesuffix("."), f"{cost}: ")

@@ -227,9 +227,11 @@ def _conditions(run: RunView, decisive: RankView) -> Iterator[Clause]:
 def _remedies(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """What to do about the conditions that hold, each once."""
     views = (decisive, *run.ranks)
-    texts = (remedy_of(name, view) for view in views for name in view.judgement.conditions)
-    for text in dict.fromkeys(filter(None, texts)):
-        yield Clause(text, Kind.REMEDY)
+    every = (remedy_of(name, view) for view in views for name in view.judgement.conditions)
+    texts = dict.fromkeys(filter(None, every))
+    for text in texts:
+        if not any(text in other for other in texts if other != text):
+            yield Clause(text, Kind.REMEDY)
 
 
 def _changing(_run: RunView, decisive: RankView) -> Iterator[Clause]:
