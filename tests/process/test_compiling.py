@@ -8,7 +8,7 @@ import pytest
 
 from support import slots
 from support.torch_versions import TORCH, VERSION
-from support.trainings import result_of, run, training
+from support.trainings import result_of, run
 from warmwatch.shared import record
 
 TRUTH = """
@@ -185,18 +185,6 @@ def test_a_training_can_query_its_own_state(records: Path) -> None:
         "recompiling",
     ]
     assert seen == [["called", True], "immediately"]
-
-
-def test_a_callback_that_raises_is_reported_and_the_training_continues(tmp_path: Path) -> None:
-    """Not with the `records` fixture: here an error must be counted."""
-    records = tmp_path / "records"
-    records.mkdir()
-    body = "import warmwatch\nwarmwatch.on_warm(lambda: 1 / 0)\n"
-    body += "print(train(make(), torch.optim.SGD(make().parameters()), 5))\n"
-    with training(records, body) as started:
-        assert started.wait() == 0
-    assert "ZeroDivisionError" in started.stderr
-    assert slots.read(slots.only(records)).compile.agent_errors == 1
 
 
 def test_the_gpus_in_use_are_named_once_cuda_is_initialized(records: Path) -> None:

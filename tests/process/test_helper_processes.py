@@ -9,32 +9,6 @@ import pytest
 from support import slots
 from support.trainings import run
 
-LOADER = """
-from torch.utils.data import DataLoader, Dataset
-
-class Noise(Dataset):
-    def __len__(self): return 12
-    def __getitem__(self, i):
-        transform = torch.compile(lambda x: x * 2, backend="eager")  # compiles in the worker
-        return transform(torch.ones(8))
-
-def main():
-    model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
-    loader = DataLoader(Noise(), batch_size=4, num_workers=2, multiprocessing_context=CONTEXT)
-    for batch in loader:
-        model(batch).sum().backward(); o.step(); o.zero_grad()
-
-if __name__ == "__main__": main()
-"""
-
-
-@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.long)])
-def test_data_loading_workers_have_no_record(records: Path, context: str) -> None:
-    run(records, LOADER.replace("CONTEXT", repr(context)))
-    slot = slots.read(slots.only(records))
-    assert slot.steps.steps == 3
-    assert slot.compile.begun == 0
-
 
 @pytest.mark.long  # test_launch.py has such workers below `warmwatch run`
 @pytest.mark.parametrize("method", ["subprocess", "fork"])

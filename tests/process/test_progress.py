@@ -81,35 +81,6 @@ def test_a_visible_progress_bar_looks_and_ends_as_without_the_agent(records: Pat
     assert (texts[1], reported[1], untouched, named) == (texts[0], own[1], False, True)
 
 
-# A stand-in for torch.cuda: what a machine without a GPU can show is that nothing else is called.
-CUDA = """
-import types
-calls = []
-stats = {kind: {"all": {"current": at, "peak": at + 5, "allocated": 0, "freed": 0}}
-         for kind, at in (("allocated_bytes", 100), ("reserved_bytes", 200))}
-stats["num_alloc_retries"] = 7
-def statistics(device):
-    calls.append(device)
-    if HAS_NONE: raise RuntimeError("this allocator has no statistics")
-    return stats
-model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
-up = False
-torch.cuda.is_initialized = lambda: up
-torch.cuda.memory.memory_stats_as_nested_dict = statistics
-torch._C._cuda_hasPrimaryContext = lambda device: device == 1
-torch._C._cuda_getDeviceCount = lambda: 3
-torch.cuda.get_device_properties = lambda device: types.SimpleNamespace(uuid="", name="")
-from warmwatch.lifecycle import api as _current
-def memory():
-    counts = _current.attached.agent.record.image().compile
-    return [list(counts.memory), counts.memory_ns > 0, counts.allocator_retries]
-train(model, o, 1); before = [memory(), list(calls)]
-up = True
-train(model, o, 6)
-result([before, memory(), sorted(set(calls)), len(calls)])
-"""
-
-
 CHOICES = """
 from warmwatch.lifecycle import api as _current
 o = torch.optim.SGD(make().parameters(), lr=.1)

@@ -84,25 +84,6 @@ def gradient(*, cured: bool) -> None:
         optimizer.zero_grad(set_to_none=not cured)
 
 
-def function(*, cured: bool) -> None:
-    def apply(x: Any, act: Any) -> Any:
-        return act(x)
-
-    def with_relu(x: Any) -> Any:
-        return torch.relu(x)
-
-    def with_tanh(x: Any) -> Any:
-        return torch.tanh(x)
-
-    if cured:
-        compiled(with_relu)(x())
-        compiled(with_tanh)(x())
-    else:
-        step = compiled(apply)
-        step(x(), torch.relu)
-        step(x(), torch.tanh)
-
-
 def freed(*, cured: bool) -> None:
     import gc
 
@@ -214,10 +195,6 @@ def counter(*, cured: bool) -> None:
     _count(torch.nn.Sequential(Counter()), cured=cured)
 
 
-def own_counter(*, cured: bool) -> None:
-    _count(Counter(), cured=cured)
-
-
 def _count(model: Any, *, cured: bool) -> None:
     config = torch._dynamo.config
     with config.patch(allow_unspec_int_on_nn_module=True) if cured else contextlib.nullcontext():
@@ -295,21 +272,6 @@ def timestep(*, cured: bool) -> None:
     step = compiled(lambda x, t: x[t[None] if cured else t])
     for t in (3, 2, 1):
         step(x(4, 4), torch.tensor(t))
-
-
-def closure(*, cured: bool) -> None:
-    def made(window: Any) -> Any:
-        def mask_mod(x: Any) -> Any:
-            return x * window
-
-        return mask_mod
-
-    @compiled
-    def masked(x: Any, mask_mod: Any) -> Any:
-        return mask_mod(x) + 1
-
-    for window in (3.5, 5.5, 7.5):
-        masked(x(), made(torch.tensor(window) if cured else window))
 
 
 def made_class(width: int = 4) -> type:
@@ -524,7 +486,6 @@ CURES: list[tuple[Program, str, str, int]] = [
         0,
     ),
     (gradient, ".grad` ", "torch.zeros_like(p)", 0),
-    (function, "`act` is another function", "one compiled function for each", 0),
     (freed, "freed", "Define the class once", 0),
     (aliased, "are no longer the same object", ".clone()", 0),
     (keys, "`of`", "Keep the keys", 0),
@@ -534,7 +495,6 @@ CURES: list[tuple[Program, str, str, int]] = [
     (backend, "another backend function", "same backend function", 0),
     (adapter, "is of another type than", "Add and replace submodules", 0),
     (counter, ".0.calls` went from 3 to", "allow_unspec_int_on_nn_module", 1),
-    (own_counter, "`self.calls` went from 3 to", "allow_unspec_int_on_nn_module", 1),
     (global_counter, ".calls` is no longer 3", "in a tensor", 0),
     (relation, "`g.size(0) <= g.size(1)` no longer holds", "outside of it", 1),
     (text, "of['...']` changed (test_cures.py:", "branch on it before the call", 0),
@@ -547,7 +507,6 @@ CURES: list[tuple[Program, str, str, int]] = [
     (dropout_that_rises, ".p` went from 0.3 to", "(torch.rand_like(x) > p) / (1 - p)", 0),
     (exponent, "`rate` went from 0.3 to", "torch.exp instead of math.exp", 0),
     (timestep, "`t`, a tensor as an index, is no longer 2", "x[t[None]]", 0),
-    (closure, "`window` in the closure of `mask_mod` went from 3.5 to", "as a tensor", 0),
     (new_class, "`self` is of another type than `Net`", "Define the class once", 0),
     (new_model, "first compilation of another `Net`", "torch._dynamo.reset() between trials", 0),
     (grown_layer, "weight`: dim 0 went from 4 to 5", "force_nn_module_property_static_shapes", 1),
@@ -563,14 +522,11 @@ CURES: list[tuple[Program, str, str, int]] = [
 
 # Words of the cause and of the remedy from a PyTorch whose guard says less; `None`: it cannot be
 # told, or the remedy is of a later version.
-_OBJECT = "Pass the same object"
 LESS: dict[str, dict[Program, tuple[str, str] | None]] = {
     "2.6": {
-        function: ("`act` is no longer the same object", _OBJECT),
         keys: ("the length of `of`", "number of items"),
         names: ("`of` is no longer", "Keep the value"),
         counter: None,
-        own_counter: None,
         global_counter: None,
         new_class: ("first compilation of another `Net`", "make it once"),
         text: ("`of['...']` changed", "branch on it before the call"),
