@@ -187,12 +187,14 @@ class RunView(Struct, frozen=True, kw_only=True):
     ``ended_together``: whether all its ranks here ended within seconds, as in a cancelled job.
     ``False`` if only some of them are gone. ``None`` if none is gone, if the times are not known,
     and for a single rank.
+    ``failed_starts``: those just before this one that all failed or were lost, the latest last.
     """
 
     run: str
     state: State
     ranks: tuple[RankView, ...]
     ended_together: bool | None = None
+    failed_starts: tuple[RunView, ...] = ()
 
     @property
     def who(self) -> Who:

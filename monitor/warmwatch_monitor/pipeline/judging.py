@@ -264,7 +264,7 @@ class Judging:
         runs = group(records, circumstances)
         earlier = earlier_starts(records, runs, circumstances, self.earlier)
         return _Judged(
-            runs=_with_periods(runs, followed),
+            runs=_with_failed_starts(_with_periods(runs, followed), earlier),
             earlier=_with_periods(earlier, followed),
             followed=followed,
             names=names,
@@ -353,6 +353,17 @@ def _growth(
     if before and before.memory and history.buckets is before.memory.buckets:
         return memory.with_left(growth, left_bytes, gpus) if growth else None
     return memory.growth(history, left_bytes, gpus, reading.compilations, growth)
+
+
+def _with_failed_starts(runs: Iterable[RunView], earlier: Iterable[RunView]) -> tuple[RunView, ...]:
+    failed: dict[str, tuple[RunView, ...]] = {}
+    for start in sorted(earlier, key=lambda start: start.attached_at or 0.0):
+        kept = start.state in (State.FAILED, State.LOST)
+        failed[start.run] = (*failed.get(start.run, ()), start) if kept else ()
+    return tuple(
+        replace(run, failed_starts=starts) if (starts := failed.get(run.run)) else run
+        for run in runs
+    )
 
 
 def _with_periods(

@@ -19,6 +19,7 @@ from warmwatch_monitor.output.summary import details_of
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.runs import ended_together
 from warmwatch_monitor.status.words.evidence import evidence
+from warmwatch_monitor.status.words.run import run_answer
 from warmwatch_monitor.status.words.sentence import summary
 
 TRAINED = replace(b.WARM, steps=replace(b.WARM.steps, steps=12))
@@ -160,11 +161,51 @@ def test_ranks_that_were_lost_one_after_another_were_not_ended_together() -> Non
         (replace(lost(), oom_killed=True), "rank 0 is lost (out of memory)"),
         (killed(15), "rank 0 was killed by SIGTERM"),
         (ended("interrupted"), "rank 0 was interrupted (SIGINT, Ctrl-C)"),
+        (ended("finished"), "rank 0 finished first"),
     ],
 )
 def test_with_living_ranks_the_end_of_another_is_reported(view: RankView, words: str) -> None:
+    """One that finishes may leave the others in a collective."""
     living = b.view(b.as_rank(b.WARM, 1, 2))
     assert summary(b.snapshot(view, living)).endswith(f"; {words}")
+
+
+@pytest.mark.parametrize(("seconds_ago", "first"), [(13, True), (11, False)])
+def test_a_rank_that_finished_before_another_failed_is_reported(
+    seconds_ago: float, first: bool
+) -> None:
+    done = b.view(b.as_rank(b.ended("finished", TRAINED, seconds_ago), 1, 2), alive=False)
+    words = summary(b.snapshot(ended("failed", exception="RuntimeError"), done))
+    assert words.endswith("; rank 1 finished first") is first
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        (["failed"], "the start before failed after 12 steps with exit code 1"),
+        (["", "failed"], "2 starts before failed, the last failed after 12 steps with exit code 1"),
+        (["failed", ""], "2 starts before failed, the last was lost after 12 steps"),
+        (["failed", "finished"], ""),
+    ],
+)
+def test_a_new_start_reports_how_the_one_before_failed_until_it_is_warm(
+    ends: list[str], words: str
+) -> None:
+    readings = []
+    for attempt, how in enumerate([*ends, None]):
+        slot = b.ended(how, TRAINED) if how else TRAINED if how == "" else b.STARTING
+        header = replace(slot.header, attached_ns=b.ago(900 - attempt))
+        identity = replace(slot.identity, attempt=attempt, launch="x")
+        counts = replace(slot.compile, exit_code=2) if how == "failed" else slot.compile
+        slot = replace(slot, header=header, identity=identity, compile=counts)
+        readings.append(RecordReading(folder=f"/{attempt}", slot=slot, alive=how is None))
+    (run,), _ = Judging().of(readings, OtherReadings(now_ns=b.NOW), {"/0", "/1", "/2"})
+    starts = run_answer(run)
+    assert ("before failed" in starts.summary) is bool(words)
+    assert words in "; ".join(starts.details)
+    (warm,) = run.ranks
+    warm = replace(warm, figures=b.view(b.WARM).figures)
+    assert "before" not in str(run_answer(run.with_ranks([warm])))
 
 
 SIGNALS = {

@@ -203,10 +203,12 @@ def _limit(run: RunView, _decisive: RankView) -> Iterator[Clause]:
 
 
 def _losses(run: RunView, decisive: RankView) -> Iterator[Clause]:
-    """Ranks that failed, were lost or interrupted, except as the headline of a failed run says."""
+    """Ranks that ended before the others, except as the headline of a failed run says."""
     broken = defaultdict[tuple[str, str], list[int]](list)
     for view in run.ranks:
-        if view.judgement.state in (State.FAILED, State.LOST) or end_of(view) == "interrupted":
+        end = end_of(view)
+        first = run.state is not State.FAILED or _failed_at(view) < _failed_at(decisive)
+        if end in ("failed", "lost", "interrupted") or (end == "finished" and first):
             broken[short_end(view)].append(view.rank)
     if run.state is State.FAILED:
         del broken[short_end(decisive)]
@@ -251,6 +253,19 @@ def _differences(run: RunView, _decisive: RankView) -> Iterator[Clause]:
         yield Clause(text or "", Kind.NOTE)
 
 
+def _failed_starts(run: RunView, decisive: RankView) -> Iterator[Clause]:
+    """How the start before failed, until this one has warmed up."""
+    if run.failed_starts and not decisive.figures.warmups.count:
+        count, last = len(run.failed_starts), run.failed_starts[-1]
+        was = "was " if last.state is State.LOST else ""
+        how = f"{was}{describe_state(decisive_rank(last))[0].text}"
+        if count == 1:
+            yield Clause(f"the start before {how}", Kind.LOSS, "the start before failed")
+        else:
+            short = f"{count} starts before failed"
+            yield Clause(f"{short}, the last {how}", Kind.LOSS, short)
+
+
 # All functions that yield clauses of a living run, in addition to ``states.describe_state``.
 SOURCES: tuple[Callable[[RunView, RankView], Iterator[Clause]], ...] = (
     _waiting,
@@ -258,6 +273,7 @@ SOURCES: tuple[Callable[[RunView, RankView], Iterator[Clause]], ...] = (
     _limit,
     _meanwhile,
     _losses,
+    _failed_starts,
     _conditions,
     _changing,
     _differences,

@@ -563,6 +563,8 @@ def _end_of_run(run: RunView) -> str:
 def short_end(view: RankView) -> tuple[str, str]:
     """How one rank among others ended: ``failed: RuntimeError``, ``was killed by SIGTERM``."""
     life = view.figures.life
+    if end_of(view) == "finished":
+        return "finished", " first"
     if end_of(view) == "interrupted":
         return "was", " interrupted (SIGINT, Ctrl-C)"
     if view.judgement.state is State.LOST and life.signal:
