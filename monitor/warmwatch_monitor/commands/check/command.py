@@ -256,10 +256,9 @@ def _check(request: _Request) -> int:
     except CannotCompareError as error:
         _report(request, document(against, Comparison(), str(error)), None)
         return error.code
-    _report(request, document(against, comparison), accept)
-    if comparison.grew:
-        return GREW
-    return NOT_SEEN if comparison.incomplete else 0
+    result = document(against, comparison)
+    _report(request, result, accept)
+    return GREW if result.grew else NOT_SEEN if result.problems else 0
 
 
 def _measured(request: _Request, command: Sequence[str]) -> tuple[MeasuredRun, ...]:
