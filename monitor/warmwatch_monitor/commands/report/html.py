@@ -14,11 +14,9 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
-from importlib.resources import files
 from math import floor, inf, log10
 from types import MappingProxyType
 
-from jinja2 import Environment, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
 from warmwatch.shared.phrases import duration, short_place, took
@@ -30,6 +28,7 @@ from warmwatch_monitor.figures.rank import SlowerPeriod
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Samples
 from warmwatch_monitor.output.amounts import percent, slower_period
 from warmwatch_monitor.output.document import Document
+from warmwatch_monitor.output.html import read, template
 
 _WIDTH = 100.0  # percent
 _USUAL_PIXELS = 900
@@ -408,15 +407,7 @@ def rendered(
         f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
         "form-action 'none'"
     )
-    engine = Environment(
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    engine.filters["words"] = words
-    template = engine.from_string(_read(_HERE, "report.html"))
-    return template.render(
+    return template(_HERE, "report.html").render(
         document=document,
         drawn=drawn,
         more=more,
@@ -425,24 +416,9 @@ def rendered(
     )
 
 
-def words(text: str) -> Markup:
-    """``text`` with backticks converted to code."""
-    parts = text.split("`")
-    if len(parts) % 2 == 0:  # an unclosed backtick is literal
-        return escape(text)
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if at % 2 else escape(part)
-        for at, part in enumerate(parts)
-    )
-
-
 @cache
 def _style() -> str:
     """The page's colours and the layout of a report. Print always uses light colours."""
-    colours = _read(_PAGE, "page.css").partition(_COLOURS_END)[0]
+    colours = read(_PAGE, "page.css").partition(_COLOURS_END)[0]
     screen = colours.replace("@media (", "@media screen and (")
-    return screen + _read(_HERE, "report.css")
-
-
-def _read(package: str, name: str) -> str:
-    return files(package).joinpath(name).read_text(encoding="utf-8")
+    return screen + read(_HERE, "report.css")

@@ -258,9 +258,10 @@ def test_the_api_page_shows_the_description_of_each_field() -> None:
     items = {"type": "array", "items": {"$ref": "#/components/schemas/Inner"}}
     schema = {"properties": {"ranks": items, "odd<": {"anyOf": [{"description": "Or that."}]}}}
     answer = {"description": "It.", "content": {"application/json": {"schema": schema}}}
+    operation = {"description": "Get it.", "parameters": [], "responses": {"200": answer}}
     document = {
-        "info": {"title": "T", "version": "1"},
-        "paths": {"/x": {"get": {"responses": {"200": answer}}}},
+        "info": {"title": "T", "summary": "S", "version": "1"},
+        "paths": {"/x": {"get": operation}},
         "components": {"schemas": {"Inner": inner}},
     }
     shown = page(document)
