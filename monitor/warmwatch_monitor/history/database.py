@@ -6,15 +6,21 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
 
 from warmwatch_monitor.base.errors import StoreError
 from warmwatch_monitor.base.settings import HistorySettings
+from warmwatch_monitor.history.listing import Listed
+from warmwatch_monitor.history.rows import COMPILED
+from warmwatch_monitor.model.run_summary import Compiled
 
 OF_A_ROW: tuple[type[Exception], ...] = ()
 try:
@@ -63,35 +69,24 @@ def _plain(point: str) -> str:
     return point
 
 
-_RUNS = """
+def _columns(struct: type[Struct], names: Iterable[str]) -> str:
+    """Fields of ``struct`` as columns of a table, with the types of its declaration."""
+    hints = get_type_hints(struct)
+    return ",\n  ".join(f'"{name}" {_sql(hints[name])}' for name in names)
+
+
+def _sql(type: Any) -> str:
+    known = [each for each in get_args(type) or (type,) if each is not NoneType]
+    return _SQL[known[0]] + (" NOT NULL" if type is known[0] else "")
+
+
+_SQL = {str: "TEXT", int: "INTEGER", float: "REAL"}
+_RUNS = f"""
 CREATE TABLE runs (
-  id TEXT PRIMARY KEY NOT NULL,
+  {_columns(Listed, Listed.__struct_fields__)},
   start TEXT,
-  run TEXT NOT NULL,
-  name TEXT NOT NULL,
-  owner TEXT,
-  host TEXT,
-  state TEXT NOT NULL,
-  began REAL NOT NULL,
-  ended REAL,
-  seen REAL NOT NULL,
-  summary TEXT NOT NULL,
-  world_size INTEGER,
-  ranks INTEGER NOT NULL,
-  steps INTEGER,
-  first_step_seconds REAL,
-  step_seconds REAL,
-  warmup_seconds REAL,
-  compile_seconds REAL,
-  compilations INTEGER,
-  recompiles INTEGER,
-  script TEXT,
-  "commit" TEXT,
-  code TEXT,
-  torch TEXT,
-  gpu TEXT,
-  mode TEXT,
-  what TEXT NOT NULL
+  what TEXT NOT NULL,
+  PRIMARY KEY (id)
 )
 """
 _RANKS = """
@@ -111,26 +106,13 @@ CREATE TABLE ranks (
   PRIMARY KEY (id, rank)
 )
 """
-_COMPILATIONS = """
+_COMPILATIONS = f"""
 CREATE TABLE compilations (
   id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
   rank INTEGER NOT NULL,
   number INTEGER NOT NULL,
-  ended REAL NOT NULL,
-  seconds REAL,
-  step INTEGER,
+  {_columns(Compiled, COMPILED)},
   compile_id TEXT,
-  kind TEXT NOT NULL,
-  name TEXT,
-  file TEXT,
-  line INTEGER,
-  code TEXT,
-  reason TEXT,
-  category TEXT,
-  cache TEXT,
-  failure TEXT,
-  ops INTEGER,
-  kernels INTEGER,
   phase_seconds TEXT NOT NULL,
   what TEXT NOT NULL,
   PRIMARY KEY (id, rank, number)

@@ -91,7 +91,7 @@ def compilation_rows(id: str, rank: RankSummary) -> list[dict[str, Any]]:
             "id": id,
             "rank": rank.rank,
             "number": number,
-            **{name: getattr(compilation, name) for name in _COMPILED},
+            **{name: getattr(compilation, name) for name in COMPILED},
             "compile_id": compilation.id,
             "phase_seconds": _text(compilation.phase_seconds),
             "what": _text(_without_column(compilation)),
@@ -234,7 +234,8 @@ def samples_of(rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Sampl
     return of_ranks, of_gpus
 
 
-_COMPILED = (
+# columns of the table of compilations
+COMPILED = (
     *("ended", "seconds", "step", "kind", "name", "file", "line", "code", "reason"),
     *("category", "cache", "failure", "ops", "kernels"),
 )
@@ -242,7 +243,7 @@ _COMPILED = (
 _WITHOUT_COLUMN = {
     field.encode_name: field.default
     for field in msgspec.structs.fields(Compiled)
-    if field.name not in (*_COMPILED, "id", "phase_seconds")
+    if field.name not in (*COMPILED, "id", "phase_seconds")
 }
 
 
@@ -256,7 +257,7 @@ def _without_column(compilation: Compiled) -> dict[str, Any]:
 def _compiled(row: Row) -> dict[str, Any]:
     return {
         **msgspec.json.decode(row["what"], type=dict[str, Any]),
-        **{name: row[name] for name in _COMPILED},
+        **{name: row[name] for name in COMPILED},
         "id": row["compile_id"],
         "phase_seconds": msgspec.json.decode(row["phase_seconds"], type=dict[str, float]),
     }
