@@ -12,9 +12,9 @@ from support.browser import chromium, visit
 from support.daemon import daemon_process
 from support.nvml import Standin
 from warmwatch_monitor.commands.report.assembly import report
-from warmwatch_monitor.commands.report.command import cleaned
 from warmwatch_monitor.commands.report.html import html
 from warmwatch_monitor.commands.report.wording import page as page_of
+from warmwatch_monitor.output.console import plain
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 # name -> how it is looked at
@@ -55,7 +55,7 @@ def _look(url: str) -> None:
 def _look_at_report() -> None:
     """The file that ``warmwatch report --html`` writes, of a run built by hand."""
     account = RUN
-    made = cleaned(report(account))
+    made = plain(report(account))
     with tempfile.TemporaryDirectory() as place, chromium() as browser:
         page = Path(place, "report.html")
         page.write_text(html(page_of(made), made, account), encoding="utf-8")

@@ -240,26 +240,6 @@ def gauge(name: str, help: str, read: Callable[[T], float | None]) -> Series[T]:
     return Series(name=name, type="gauge", help=help, read=read)
 
 
-def counter(name: str, help: str, read: Callable[[T], float | None]) -> Series[T]:
-    return Series(name=name, type="counter", help=help, read=read)
-
-
-def gauges(
-    name: str, help: str, label: str, columns: Sequence[str], read: _Columns[T]
-) -> Series[T]:
-    return Series(
-        name=name, type="gauge", help=help, label=label, columns=columns, read_columns=read
-    )
-
-
-def counters(
-    name: str, help: str, label: str, columns: Sequence[str], read: _Columns[T]
-) -> Series[T]:
-    return Series(
-        name=name, type="counter", help=help, label=label, columns=columns, read_columns=read
-    )
-
-
 def one_hot(chosen: Iterable[str | None], columns: Sequence[str]) -> dict[str, float]:
     """1 for the chosen columns, 0 for the others."""
     on = frozenset(chosen)

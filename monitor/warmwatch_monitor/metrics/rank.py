@@ -41,7 +41,6 @@ from warmwatch_monitor.metrics.families import (
     Value,
     family_of,
     gauge,
-    gauges,
     one_hot,
     series_of,
     shared,
@@ -148,12 +147,13 @@ STATE_SERIES: tuple[Series[RankView], ...] = (
     ),
     shared(RankState, attrgetter("judgement.state.value")),
     shared(CleanSteps, attrgetter("judgement.clean_steps")),
-    gauges(
-        "warmwatch_condition",
-        f"1 for each condition that holds: {', '.join(CONDITIONS)}; else 0.",
-        "condition",
-        CONDITIONS,
-        lambda view: one_hot(view.judgement.conditions, CONDITIONS),
+    Series(
+        name="warmwatch_condition",
+        type="gauge",
+        help=f"1 for each condition that holds: {', '.join(CONDITIONS)}; else 0.",
+        label="condition",
+        columns=CONDITIONS,
+        read_columns=lambda view: one_hot(view.judgement.conditions, CONDITIONS),
     ),
     *series_of(LimitedBy, _limit),
 )

@@ -6,6 +6,7 @@ import codecs
 import os
 import select
 import sys
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from warmwatch.shared.values import printable
@@ -37,15 +38,21 @@ def rewrite(text: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """``value`` with every string on one line and printable.
+    """``value``, of JSON or of Structs, with every string on one line and printable.
 
     Records are cleaned when read; answers from Prometheus or another release may not be.
     """
     if isinstance(value, str):
         return printable(value.replace("\n", " "))
-    if isinstance(value, dict):
-        return {key: plain(inner) for key, inner in value.items()}
-    return [plain(inner) for inner in value] if isinstance(value, list) else value
+    if isinstance(value, Mapping):
+        return {plain(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return list(map(plain, value))
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
+    if (fields := getattr(value, "__struct_fields__", None)) is not None:
+        return type(value)(**{name: plain(getattr(value, name)) for name in fields})
+    return value
 
 
 def width() -> int:

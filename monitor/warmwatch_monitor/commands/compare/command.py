@@ -23,7 +23,7 @@ from warmwatch_monitor.commands.compare.comparison import Neighbour, Run, mode_o
 from warmwatch_monitor.commands.compare.comparison import compare as compare_all
 from warmwatch_monitor.commands.compare.wording import page
 from warmwatch_monitor.commands.report.assembly import report, slowest_of
-from warmwatch_monitor.commands.report.command import cleaned, show
+from warmwatch_monitor.commands.report.command import show
 from warmwatch_monitor.history.comparability import program_name
 from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.history.store import Store
@@ -190,7 +190,7 @@ def compare(runs: tuple[str, ...], is_json: bool, markdown: bool, dir: str | Non
         )
     with as_written(summaries):
         item = others(summaries, recorded[0], history=dir is None)
-        made = cleaned(compare_all(summaries, **item._asdict()))
+        made = plain(compare_all(summaries, **item._asdict()))
     if is_json:
         say(as_json(made))
         return

@@ -35,9 +35,9 @@ from warmwatch_monitor.commands.modes.one_mode import (
 from warmwatch_monitor.commands.modes.table import NAMES, USUAL, Modes, Tried
 from warmwatch_monitor.commands.modes.table import modes as table_of
 from warmwatch_monitor.commands.modes.wording import page
-from warmwatch_monitor.commands.report.command import cleaned, show
+from warmwatch_monitor.commands.report.command import show
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import note, say
+from warmwatch_monitor.output.console import note, plain, say
 from warmwatch_monitor.output.json_text import as_json
 
 FAILED, DRIFTED = 1, 3
@@ -374,7 +374,7 @@ def _last_step_compared(tried: Sequence[Tried]) -> int:
 
 def _show(made: Modes, output: Path | None, *, is_json: bool, markdown: bool) -> None:
     """Print the table, and on stderr the last line of each mode that failed."""
-    shown = cleaned(made)
+    shown = plain(made)
     if is_json:
         say(as_json(shown))
     else:

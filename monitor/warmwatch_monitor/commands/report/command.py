@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING
 from urllib.parse import quote as url_quoted
 
 import click
 import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
 
 from warmwatch_monitor.base.errors import UsageError, WarmwatchError
 from warmwatch_monitor.base.timeouts import read_text
@@ -30,8 +28,6 @@ from warmwatch_monitor.output.json_text import as_json
 if TYPE_CHECKING:
     from warmwatch_monitor.commands.report.parts import Report
     from warmwatch_monitor.model.run_summary import RunSummary
-
-T = TypeVar("T")
 
 
 @click.command()
@@ -91,7 +87,8 @@ def report(
 
 def reported(summary: RunSummary, before: RunSummary | None = None) -> Report:
     """Its report, compared with ``before``, as printable text."""
-    return cleaned(report_of(summary, before, now=time.time()))
+    made: Report = plain(report_of(summary, before, now=time.time()))
+    return made
 
 
 def show(document: Document, *, markdown: bool) -> None:
@@ -100,21 +97,6 @@ def show(document: Document, *, markdown: bool) -> None:
         say(text_of(document), end="")
         return
     draw(lines(document, width=width(), colour=has_colour()))
-
-
-def cleaned(value: T) -> T:
-    """``value``, of Structs, with every text on one line and printable."""
-    item: Any = value
-    if isinstance(value, Struct):
-        generator = ((name, getattr(value, name)) for name in value.__struct_fields__)
-        item = replace(value, **{name: cleaned(inner) for name, inner in generator})
-    elif isinstance(value, tuple):
-        item = tuple(map(cleaned, value))
-    elif isinstance(value, Mapping):
-        item = {cleaned(key): cleaned(inner) for key, inner in value.items()}
-    else:
-        item = plain(value)
-    return cast("T", item)
 
 
 def picture(page: Document, made: Report) -> str:

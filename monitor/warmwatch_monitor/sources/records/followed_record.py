@@ -25,6 +25,7 @@ from warmwatch_monitor.figures.machine import Refusal
 from warmwatch_monitor.model.budgets import NAME_UNIT, TEXT_UNIT
 from warmwatch_monitor.model.records import (
     Death,
+    Journaled,
     Owner,
     RecordReading,
     WorkerCompilations,
@@ -192,6 +193,10 @@ _RESTING_NS = 10**9  # of one whose process disappeared and that moves no more
 _REFUSED_NS = 10**9  # of a refused record, if a poll's time is limited
 _RECHECK_NS = 60 * 10**9  # of one that was left out, whole, since its retention may be over
 _NEVER_NS = 2**63
+# what a reading has of the sums of its journal under the same name
+_SUMS = {*Journaled.__struct_fields__, "slowed", "exception", "raised", "refusal"} - {
+    *("varying", "functions", "recordings"),
+}
 
 
 Start = tuple[int, str, str, int]  # of a run: its user, name, launch and attempt
@@ -480,29 +485,15 @@ class FollowedRecord:
             owner=owner,
             pid=self._life.pid,
             gone_ns=self._life.gone_ns,
-            compilations=sums.compilations,
-            dearest=sums.dearest,
-            dearest_seconds=sums.dearest_seconds,
-            strict_exports=sums.strict_exports,
-            fallbacks=sums.fallbacks,
-            skips=sums.skips,
-            # the last one read of an incomplete journal is not the last one
-            beginning=None if behind else sums.beginning,
-            recompile=None if behind else sums.recompile,
-            lookup=None if behind else sums.lookup,
-            breaks=sums.breaks,
+            **{name: getattr(sums, name) for name in _SUMS},
             varying=sums.varying.dims,
             warm_since=sums.varying.warm_since,
             functions=sums.functions.most_expensive,
             recordings=sums.functions.recordings,
-            spills=sums.spills,
-            bypasses=sums.bypasses,
-            long_steps=sums.long_steps,
-            methods=sums.methods,
-            slowed=sums.slowed,
-            exception=sums.exception,
-            raised=sums.raised,
-            refusal=sums.refusal,
+            # the last one read of an incomplete journal is not the last one
+            beginning=None if behind else sums.beginning,
+            recompile=None if behind else sums.recompile,
+            lookup=None if behind else sums.lookup,
             broken_lines=self._journal.broken_lines + torn,
             unread_bytes=self._journal.unread_bytes,
             skipped_bytes=self._journal.skipped_bytes,

@@ -34,11 +34,11 @@ from warmwatch_monitor.commands.modes.table import (
     modes,
 )
 from warmwatch_monitor.commands.modes.wording import page
-from warmwatch_monitor.commands.report.command import cleaned
 from warmwatch_monitor.model.figures import Lengths
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary
 from warmwatch_monitor.model.snapshot import RankView, RunView
+from warmwatch_monitor.output.console import plain
 from warmwatch_monitor.output.document import Document, lines, markdown
 from warmwatch_monitor.output.json_text import as_json
 
@@ -314,7 +314,7 @@ def test_a_mode_without_any_data_is_reported() -> None:
 
 
 def test_the_table_is_available_as_json_and_markdown() -> None:
-    of = cleaned(made(*usual(), imposed=("TORCHINDUCTOR_MAX_AUTOTUNE",)))
+    of = plain(made(*usual(), imposed=("TORCHINDUCTOR_MAX_AUTOTUNE",)))
     reported = json.loads(as_json(of))
     assert [row["mode"] for row in reported["rows"]] == list(H100_TABLE)
     assert reported["schema_version"] == 1

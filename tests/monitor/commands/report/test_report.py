@@ -25,7 +25,7 @@ from warmwatch.shared.record import Slot
 from warmwatch_monitor.commands.report import goodput
 from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.commands.report.brief import SIGNS, brief
-from warmwatch_monitor.commands.report.command import cleaned, picture
+from warmwatch_monitor.commands.report.command import picture
 from warmwatch_monitor.commands.report.goodput import LATER
 from warmwatch_monitor.commands.report.html import html, samples
 from warmwatch_monitor.commands.report.parts import Break, Remedy, Report
@@ -40,6 +40,7 @@ from warmwatch_monitor.model.journal import TracedPlace, Wrapping
 from warmwatch_monitor.model.records import Death
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import draw
+from warmwatch_monitor.output.console import plain as cleaned
 from warmwatch_monitor.output.document import lines, markdown, printed
 from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.status.words.conditions import conditions

@@ -22,11 +22,12 @@ from warmwatch_monitor.base.settings import load_history_settings
 from warmwatch_monitor.client import summaries
 from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.report.assembly import report
-from warmwatch_monitor.commands.report.command import cleaned, traced
+from warmwatch_monitor.commands.report.command import traced
 from warmwatch_monitor.commands.report.html import html
 from warmwatch_monitor.commands.report.wording import page as page_of
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.output.console import plain
 
 
 def run(*arguments: str, **environ: str) -> Result:
@@ -269,7 +270,7 @@ def test_the_file_makes_no_requests_and_runs_no_scripts(tmp_path: Path) -> None:
     account = a.finished(
         run=evil, summary=evil, samples=a.steps(), gpu_samples={"GPU-1": a.power()}
     )
-    made = cleaned(report(account))
+    made = plain(report(account))
     file = tmp_path / "report.html"
     file.write_text(html(page_of(made), made, account), encoding="utf-8")
     requests, output, grounds = [], [], []
@@ -296,7 +297,7 @@ def test_the_file_makes_no_requests_and_runs_no_scripts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_file_has_no_accessibility_violations(tmp_path: Path, scheme: str) -> None:
     account = a.finished(compiled=a.TWICE, samples=a.steps())
-    made = cleaned(report(account))
+    made = plain(report(account))
     file = tmp_path / "report.html"
     file.write_text(html(page_of(made), made, account), encoding="utf-8")
     with chromium() as browser:
@@ -312,7 +313,7 @@ def test_tables_and_charts_are_legible_on_a_phone(
 ) -> None:
     long = replace(a.FORWARD, phase_seconds={"aot_autograd": 80.0})
     account = a.finished(compiled=(long,), samples=a.steps())
-    made = cleaned(report(account))
+    made = plain(report(account))
     file = tmp_path / "report.html"
     file.write_text(html(page_of(made), made, account), encoding="utf-8")
     heights = "[...document.querySelectorAll('thead th')].map((one) => one.offsetHeight)"
