@@ -156,7 +156,7 @@ class AnswerClause(Struct, frozen=True, kw_only=True):
     short: str
     """As much of it as `summary` has; empty if none."""
     text: str
-    """All of it."""
+    """All of it; of a limit that `summary` has, the evidence."""
 
 
 def field_texts(struct: type) -> dict[str, str]:

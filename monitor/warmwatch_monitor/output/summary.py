@@ -113,8 +113,8 @@ class Clause(Struct, frozen=True):
         text: the words. short: shorter words for a headline that ``text`` does not fit into; of a
         head, its title.
         joint: the separator if it directly follows the words of the state.
-        alone: its words as a detail, if different. in_full: it is a detail in any case, because
-        these words have the evidence, which no headline needs.
+        alone: its words as a detail, if different. evidence: its words as a detail where the
+        headline has ``text``.
         beyond: what it adds to a run's title, if that has a part of it.
     """
 
@@ -123,7 +123,7 @@ class Clause(Struct, frozen=True):
     short: str = ""
     joint: str = _JOINT
     alone: str = ""
-    in_full: bool = False
+    evidence: str = ""
     beyond: str | None = None
 
     @property
@@ -165,8 +165,9 @@ def headline(name: str, head: Clause, clauses: Iterable[Clause]) -> Headline:
     ):
         joint = clause.joint if len(made) == 1 else _JOINT
         short = _fitting(clause, LONGEST - len(summary) - len(joint)) if is_whole else ""
-        is_whole = short == clause.text and not clause.in_full
-        text = clause.text if is_whole else clause.detail
+        is_whole = short == clause.text
+        text = clause.evidence or clause.text if is_whole else clause.detail
+        is_whole = is_whole and not clause.evidence  # which no headline needs, nor what follows
         made.append(AnswerClause(kind=clause.kind, text=text, short=short))
         if short:
             summary += f"{joint}{short}"

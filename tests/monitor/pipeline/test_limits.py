@@ -580,4 +580,7 @@ def test_the_sentence_names_the_ranks_that_have_the_limit(
         replace(b.view(b.as_rank(b.WARM, rank, len(ranks))), limited_by=limit)
         for rank, limit in enumerate(ranks)
     ]
-    assert answer(b.snapshot(*views)).summary.endswith(f"; {words}")
+    made = answer(b.snapshot(*views))
+    assert made.summary.endswith(f"; {words}")
+    assert INPUT.evidence[0] in made.details[0]
+    assert not any("limited by" in text for text in made.details)  # it is in the summary

@@ -199,7 +199,8 @@ def _limit(run: RunView, _decisive: RankView) -> Iterator[Clause]:
         text += f", rank {ranks[0]} of {len(verdicts)}"
     elif len(ranks) < len(verdicts):
         text += f", {len(ranks)} of {len(verdicts)} ranks"
-    yield Clause(text, Kind.LIMIT, alone=limited(limit), in_full=True)
+    evidence = ", ".join(limit.evidence)
+    yield Clause(text, Kind.LIMIT, alone=limited(limit), evidence=evidence)
 
 
 def _losses(run: RunView, decisive: RankView) -> Iterator[Clause]:
