@@ -139,6 +139,17 @@ class EagerSteps(Struct, frozen=True, kw_only=True):
     """Median of the baseline steps; null before the last one."""
 
 
+class Baseline(EagerSteps, frozen=True, kw_only=True):
+    """Eager steps at the start, run on request, and the gain from compiling."""
+
+    speed_up: Number | None = None
+    """Length of an eager step divided by that of a clean step; null before it was warm."""
+    break_even_steps: int | None = None
+    """Steps after the baseline until compiling has paid off; null if clean steps are not faster."""
+    paid_back_at_step: int | None = None
+    """The step at which compiling has paid off; null before."""
+
+
 class WarmupSpan(Struct, frozen=True, kw_only=True):
     """A warm-up that has ended; all null if none has."""
 

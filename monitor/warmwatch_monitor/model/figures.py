@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Annotated
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from warmwatch.shared import record
 from warmwatch_monitor.figures.compile import (
@@ -20,7 +21,7 @@ from warmwatch_monitor.figures.compile import (
     CompileWorkers,
     CompilingWorkers,
 )
-from warmwatch_monitor.figures.declared import Epoch, Seconds, figure
+from warmwatch_monitor.figures.declared import Epoch, Seconds, copied, figure
 from warmwatch_monitor.figures.rank import AgentErrors, Place
 from warmwatch_monitor.figures.training import (
     BATCHES,
@@ -28,6 +29,7 @@ from warmwatch_monitor.figures.training import (
     FORMULA,
     TORCH_MEMORY,
     AttachedAt,
+    Baseline,
     CollectiveTimeout,
     DataWait,
     EagerSteps,
@@ -304,20 +306,6 @@ class Log(Journaled, frozen=True, kw_only=True):
     reopened_by: Compilation | None = None
 
 
-class Gain(Struct, frozen=True, kw_only=True):
-    """What compiling gained over the eager baseline.
-
-    Attributes:
-        speed_up: how many times as fast as eager its clean steps are.
-        break_even_steps: how many steps after the baseline recover the compile cost so far;
-        ``None`` where they are no faster. paid_back_at_step: the step by which they have.
-    """
-
-    speed_up: float
-    break_even_steps: int | None = None
-    paid_back_at_step: int | None = None
-
-
 def beyond_steady_seconds(steps: Steps) -> float | None:
     """Cost of the compiler: how much longer the affected steps took than clean steps."""
     steady, touched = steps.clean.typical, steps.touched
@@ -480,19 +468,19 @@ class Figures(Struct, frozen=True, kw_only=True):
     loader_workers: CompilingWorkers | None = None
 
     @property
-    def gain(self) -> Gain | None:
-        """Gain of a rank that was warm after compiling; ``None`` if any input is not known."""
-        baseline, steady = self.baseline, self.steps.clean.typical
-        if baseline is None or not baseline.seconds or not steady or not self.warmups.count:
+    def gain(self) -> Baseline | None:
+        """The eager baseline, with the gain of a rank that was warm after compiling, if known."""
+        if self.baseline is None:
             return None
-        saved, cost = baseline.seconds - steady, beyond_steady_seconds(self.steps)
-        speed_up = baseline.seconds / steady
+        made, steady = copied(self.baseline, Baseline), self.steps.clean.typical
+        if not made.seconds or not steady or not self.warmups.count:
+            return made
+        made = replace(made, speed_up=made.seconds / steady)
+        saved, cost = (made.seconds or 0.0) - steady, beyond_steady_seconds(self.steps)
         if saved <= 0 or cost is None:
-            return Gain(speed_up=speed_up)
+            return made
         needed = math.ceil(max(0.0, cost) / saved)
-        return Gain(
-            speed_up=speed_up, break_even_steps=needed, paid_back_at_step=baseline.steps + needed
-        )
+        return replace(made, break_even_steps=needed, paid_back_at_step=made.steps + needed)
 
 
 # What an estimate of the time left is based on.

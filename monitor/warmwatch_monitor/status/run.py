@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice
 
-from msgspec import structs
-
 from warmwatch.shared.advice import advice_for
 from warmwatch.shared.breaks import break_remedy_for, expected_break, plain_break
 from warmwatch.shared.phrases import broken_place
@@ -153,14 +151,6 @@ def _cost(steps: Steps) -> schema.Cost:
     )
 
 
-def _baseline(figures: Figures) -> schema.Baseline | None:
-    """The eager baseline, if there is one, and the gain from compiling."""
-    if figures.baseline is None:
-        return None
-    gain = structs.asdict(figures.gain) if figures.gain else {}
-    return copied(figures.baseline, schema.Baseline, **gain)
-
-
 def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
     """A rank as JSON; ``ended_together`` is its run's."""
     figures, judgement, steps = view.figures, view.judgement, view.figures.steps
@@ -189,7 +179,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
         else schema.Batches(count=steps.batches, wait_seconds=waited),
         pauses=copied(figures.pauses, schema.Pauses, data_seconds=waited),
         cost=_cost(steps),
-        baseline=_baseline(figures),
+        baseline=figures.gain,
         worth=_worth(view),
         conditions=[
             schema.Condition(condition=name, words=clause.text, advice=remedy_of(name, view))

@@ -30,10 +30,11 @@ from warmwatch_monitor.commands.report.remedies import refused, remedies
 from warmwatch_monitor.figures.compile import CompileTotals, recompiles
 from warmwatch_monitor.figures.declared import copied
 from warmwatch_monitor.figures.rank import LimitedBy, SlowerPeriod, Spread, spread_of
+from warmwatch_monitor.figures.training import Baseline
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT, RankSummary, RunSummary
 from warmwatch_monitor.model.snapshot import limit_of
 from warmwatch_monitor.output.amounts import clean_step
-from warmwatch_monitor.status.schema.rank import Baseline, Break, End, Worth
+from warmwatch_monitor.status.schema.rank import Break, End, Worth
 from warmwatch_monitor.status.words.run import (
     compiled_longer,
     differs,

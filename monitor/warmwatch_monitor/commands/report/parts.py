@@ -11,9 +11,9 @@ from msgspec import Struct, field
 
 from warmwatch_monitor.figures.compile import CompileTotals, FunctionTotals, GraphCounts, Located
 from warmwatch_monitor.figures.rank import LimitedBy, Place, RankState, SlowerPeriod
-from warmwatch_monitor.figures.training import StepCount, TypicalStep
+from warmwatch_monitor.figures.training import Baseline, StepCount, TypicalStep
 from warmwatch_monitor.model.run_summary import Compiled, Provenance
-from warmwatch_monitor.status.schema.rank import Baseline, Break, End, Worth
+from warmwatch_monitor.status.schema.rank import Break, End, Worth
 
 SCHEMA_VERSION = 1
 

@@ -19,13 +19,12 @@ from warmwatch_monitor.commands.report.wording_compilations import (
     recompiles,
     timeline,
 )
-from warmwatch_monitor.figures.training import FORMULA
+from warmwatch_monitor.figures.training import FORMULA, Baseline
 from warmwatch_monitor.model.figures import HALF_A_BIN
 from warmwatch_monitor.model.journal import Wrapping
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import gained, if_known, limited, moment, slower_period
 from warmwatch_monitor.output.document import Document, Item, Section, table
-from warmwatch_monitor.status.schema.rank import Baseline
 from warmwatch_monitor.status.words.progress import baseline_measured
 from warmwatch_monitor.status.words.requested import OFF
 from warmwatch_monitor.status.words.states import ended_in_words

@@ -38,9 +38,9 @@ from warmwatch_monitor.figures.training import (
     BATCHES,
     TORCH_MEMORY,
     AttachedAt,
+    Baseline,
     CollectiveTimeout,
     DataWait,
-    EagerSteps,
     LastStepAge,
     Mfu,
     PublishedPauses,
@@ -361,17 +361,6 @@ class Cost(Struct, frozen=True, kw_only=True):
     """
     steps_touched: int | None = None
     """Steps with compile activity."""
-
-
-class Baseline(EagerSteps, frozen=True, kw_only=True):
-    """Eager steps at the start, run on request, and the gain from compiling."""
-
-    speed_up: Number | None = None
-    """Length of an eager step divided by that of a clean step; null before it was warm."""
-    break_even_steps: int | None = None
-    """Steps after the baseline until compiling has paid off; null if clean steps are not faster."""
-    paid_back_at_step: int | None = None
-    """The step at which compiling has paid off; null before."""
 
 
 class End(Struct, frozen=True, kw_only=True):

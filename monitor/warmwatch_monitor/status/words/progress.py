@@ -190,7 +190,9 @@ def baseline_progress(figures: Figures) -> str:
 def brought(figures: Figures) -> str:
     """``1.8x as fast as eager; break-even at step 1,016``; empty if unknown."""
     gain = figures.gain
-    return "" if gain is None else gained(gain.speed_up, gain.paid_back_at_step)
+    if gain is None or gain.speed_up is None:
+        return ""
+    return gained(gain.speed_up, gain.paid_back_at_step)
 
 
 def baseline_measured(baseline: EagerSteps | None) -> str:
