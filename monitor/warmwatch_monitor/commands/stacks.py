@@ -6,7 +6,6 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import click
 from msgspec import Struct, to_builtins
@@ -37,6 +36,7 @@ from warmwatch_monitor.model.snapshot import RankView, Snapshot
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, plain, say
 from warmwatch_monitor.output.json_text import as_json
+from warmwatch_monitor.sources import proc
 from warmwatch_monitor.sources.host import BUSY_WORKER_RATIO
 from warmwatch_monitor.sources.processes import (
     Compilers,
@@ -308,18 +308,17 @@ class KernelThreads(Struct, frozen=True, kw_only=True):
 _STATES = {"R": "runs", "S": "sleeps", "I": "sleeps", "D": "waits for a device", "T": "is stopped"}
 
 
-def kernel_threads(pid: int, proc: Path = Path("/proc")) -> tuple[KernelThreads, ...]:
+def kernel_threads(pid: int) -> tuple[KernelThreads, ...]:
     """The activity of the threads of ``pid``, the main one first; empty if it may not be read.
 
     Needs no permission to trace. For a hanging rank it shows whether it computes, sleeps, or waits
     for a filesystem or a device, though not where in its program.
     """
     counts: dict[tuple[bool, str, str, str | None], int] = {}
-    tasks = proc / str(pid) / "task"
     with contextlib.suppress(OSError):
-        for task in sorted(tasks.iterdir(), key=lambda path: int(path.name)):
+        for thread in proc.threads(pid):
             with contextlib.suppress(OSError):  # a thread that ended meanwhile
-                key = (task.name == str(pid), *_doing(task))
+                key = (thread == pid, *_doing(f"{pid}/task/{thread}"))
                 counts[key] = counts.get(key, 0) + 1
     return tuple(
         KernelThreads(name=name, count=count, main=main, state=state, function=function)
@@ -327,16 +326,14 @@ def kernel_threads(pid: int, proc: Path = Path("/proc")) -> tuple[KernelThreads,
     )
 
 
-def _doing(task: Path) -> tuple[str, str, str | None]:
+def _doing(thread: str) -> tuple[str, str, str | None]:
     """Name, state and the kernel's function of one thread."""
-    name, _, rest = (task / "stat").read_text(errors="replace").rpartition(")")
-    letter = rest.split()[0]
-    function = ""
-    if letter in "SDI":
+    stat, function = proc.stat(thread), ""
+    if stat.state in "SDI":
         with contextlib.suppress(OSError):
-            function = (task / "wchan").read_text(errors="replace")
+            function = proc.text(f"{proc.PROC}/{thread}/wchan")
     text = printable(function) if function not in ("", "0") else None
-    return printable(name.partition("(")[2]), _STATES.get(letter, f"is in state {letter}"), text
+    return printable(stat.name), _STATES.get(stat.state, f"is in state {stat.state}"), text
 
 
 _BETWEEN = 0.5  # seconds

@@ -21,6 +21,7 @@ from warmwatch_monitor.base.settings import HistorySettings
 from warmwatch_monitor.history.listing import Listed
 from warmwatch_monitor.history.rows import COMPILED
 from warmwatch_monitor.model.run_summary import Compiled
+from warmwatch_monitor.sources import proc
 
 OF_A_ROW: tuple[type[Exception], ...] = ()
 try:
@@ -32,7 +33,6 @@ except ImportError:  # a Python built without it: the settings name no history, 
 
 # SQLite's write-ahead log needs shared memory, which network filesystems do not have. A home
 # directory may be on one.
-_TABLE = Path("/proc/self/mountinfo")
 _LOCAL = frozenset(
     {
         *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "reiserfs"),
@@ -43,30 +43,7 @@ _LOCAL = frozenset(
 
 def shares_memory(directory: Path) -> bool:
     """Whether processes can share mapped files there; false for unknown filesystems."""
-    try:
-        table = _TABLE.read_text("utf-8", "surrogateescape")
-        return kind_of(str(directory.resolve()), table) in _LOCAL
-    except OSError:
-        return False
-
-
-def kind_of(path: str, mountinfo: str) -> str:
-    """The type of filesystem of ``path``: the last mount at the nearest mount point above it."""
-    best, kind = -1, ""
-    for line in mountinfo.splitlines():
-        before, _, after = line.partition(" - ")
-        fields = before.split(" ")
-        point = _plain(fields[4]) if len(fields) > 4 else ""
-        above = point == "/" or path == point or path.startswith(f"{point}/")
-        if point and above and len(point) >= best:
-            best, kind = len(point), after.partition(" ")[0]
-    return kind
-
-
-def _plain(point: str) -> str:
-    for octal, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        point = point.replace(octal, sign)
-    return point
+    return proc.mount_of(os.path.realpath(directory)).kind in _LOCAL
 
 
 def _columns(struct: type[Struct], names: Iterable[str]) -> str:

@@ -20,14 +20,14 @@ from warmwatch_monitor.figures.machine import Compiler, Host
 from warmwatch_monitor.figures.rank import WorkersMemory
 from warmwatch_monitor.model.machine import ProcessReading
 from warmwatch_monitor.sources import proc
-from warmwatch_monitor.sources.freezer import thaw
-from warmwatch_monitor.sources.proc import (
-    CGROUPS,
+from warmwatch_monitor.sources.cgroups import (
     Group,
     Use,
+    counted_in,
     full_first,
     memory_group,
     of_workers,
+    thaw,
 )
 from warmwatch_monitor.sources.processes import (
     Children,
@@ -94,9 +94,9 @@ def read_machine() -> Host | None:
 class HostSource:
     """Follows the processes of the last call; one object for the daemon's life."""
 
-    def __init__(self, *, clock: Clock | None = None, root: str = proc.PROC) -> None:
+    def __init__(self, *, clock: Clock | None = None) -> None:
         self._clock = clock or Clock()
-        self._children = children_files(root)
+        self._children = children_files()
         self._followed: dict[int, _Followed] = {}
         self._walked_ns: int | None = None
 
@@ -261,12 +261,9 @@ class OomWatch:
     the process is gone, that is the likely cause. Nothing is known if the group disappeared with
     its process or cannot be read. The same holds if more of its processes ended than were killed
     (the launcher ends the others): the count does not show which one was killed.
-
-    ``root`` and ``cgroups`` are the kernel's directories for processes and groups.
     """
 
-    def __init__(self, *, root: str = proc.PROC, cgroups: str = CGROUPS) -> None:
-        self._root, self._cgroups = root, cgroups
+    def __init__(self) -> None:
         self._followed: dict[int, _FollowedGroup] = {}
         self._gone: dict[int, bool] = {}
 
@@ -289,7 +286,7 @@ class OomWatch:
 
     def _events(self, pid: int) -> str | None:
         """The file that counts for a process; ``None`` if it has no cgroup."""
-        group = memory_group(pid, self._root, self._cgroups)
+        group = memory_group(pid)
         if group is None:
             return None
         return f"{group.folder}/{'memory.oom_control' if group.first else 'memory.events'}"
@@ -314,10 +311,4 @@ class _FollowedGroup:
         return max(0, now - min(before)) if now is not None and before else None
 
     def _read(self) -> int | None:
-        if self.events is None:
-            return None
-        try:
-            pairs = (line.split() for line in proc.text(self.events).splitlines())
-            return next((int(count) for name, count in pairs if name == "oom_kill"), None)
-        except (OSError, ValueError):
-            return None
+        return None if self.events is None else counted_in(self.events, "oom_kill")

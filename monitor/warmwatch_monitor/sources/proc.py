@@ -2,25 +2,20 @@
 
 Functions of a process raise OSError if it is gone or may not be read. Nothing is cached: a pid may
 belong to another process at the next call.
-
-The memory that a process may still get is that of its cgroup or of the machine. Both versions of
-cgroups are read. A group counts with all its parents: the one with the least room decides. Pages of
-files that the kernel can drop do not count as used.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
-
-from warmwatch_monitor.figures.rank import WorkersMemory
 
 PROC = "/proc"
 _TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 _PART = 1 << 14  # bytes
+_EXITING = 0x4  # PF_EXITING
 _LONGEST_NAME = 15  # characters of a name in `stat`
 
 
@@ -31,7 +26,8 @@ class Stat(Struct, frozen=True):
         name: of its program, cut off after 15 characters.
         state: a letter: ``T`` and ``t`` mean stopped.
         cpu_seconds: of its own threads. waited_seconds: of the children that it has waited for.
-        started_seconds: since the machine was started.
+        started: ticks of the clock since the machine was started, with its pid an identity.
+        exits: it is on its way out, which takes a while with GPUs, or is a zombie.
     """
 
     name: str
@@ -40,7 +36,13 @@ class Stat(Struct, frozen=True):
     cpu_seconds: float
     waited_seconds: float
     threads: int
-    started_seconds: float
+    started: int
+    exits: bool
+
+    @property
+    def started_seconds(self) -> float:
+        """Since the machine was started."""
+        return self.started / _TICKS
 
     @property
     def stopped(self) -> bool:
@@ -48,8 +50,8 @@ class Stat(Struct, frozen=True):
         return self.state in "Tt"
 
 
-def stat(pid: int) -> Stat:
-    """Name, state, parent, CPU time and threads of a process."""
+def stat(pid: int | str) -> Stat:
+    """Name, state, parent, CPU time and threads of a process, or of its thread ``7/task/8``."""
     name, _, rest = text(f"{PROC}/{pid}/stat").rpartition(")")  # a name may have one too
     fields = rest.split()
     if len(fields) < 20:
@@ -62,7 +64,8 @@ def stat(pid: int) -> Stat:
         cpu_seconds=(user + system) / _TICKS,
         waited_seconds=(waited_user + waited_system) / _TICKS,
         threads=int(fields[17]),
-        started_seconds=int(fields[19]) / _TICKS,
+        started=int(fields[19]),
+        exits=fields[0] in "ZX" or bool(int(fields[6]) & _EXITING),
     )
 
 
@@ -82,6 +85,15 @@ def memory(pid: int) -> tuple[int, int]:
         raise ProcessLookupError
     resident, shared = int(fields[1]) * _PAGE, int(fields[2]) * _PAGE
     return resident, resident - shared
+
+
+def status(pid: int) -> Mapping[str, str]:
+    """The public content of a process's ``status``, by name; empty if the process is gone."""
+    try:
+        lines = text(f"{PROC}/{pid}/status").splitlines()
+    except OSError:
+        return {}
+    return {name: value for name, _, value in (line.partition(":") for line in lines)}
 
 
 def queued_seconds(pid: int) -> float | None:
@@ -183,6 +195,11 @@ def pids() -> list[int]:
     return sorted(int(name) for name in os.listdir(PROC) if name.isdecimal())
 
 
+def threads(pid: int) -> list[int]:
+    """The threads of a process, in ascending order."""
+    return sorted(map(int, os.listdir(f"{PROC}/{pid}/task")))
+
+
 def ancestors(pid: int) -> Iterator[int]:
     """The parent of a process, its parent, and so on, until one that may not be read."""
     parent = stat(pid).parent
@@ -212,6 +229,27 @@ def stolen_seconds() -> float | None:
     return int(fields[8]) / _TICKS if fields[:1] == ["cpu"] and len(fields) > 8 else None
 
 
+class Mount(Struct, frozen=True):
+    """A mounted filesystem: its type, and the options of the mount; empty if unknown."""
+
+    kind: str = ""
+    options: Sequence[str] = ()
+
+
+def mount_of(path: str) -> Mount:
+    """Where a path without links is: the last mount at the nearest mount point above it."""
+    best, mount = "", Mount()
+    with contextlib.suppress(OSError):
+        for line in text(f"{PROC}/self/mountinfo").splitlines():
+            before, _, after = line.partition(" - ")
+            _, _, _, _, point, options, *_ = before.split(" ")
+            for octal, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+                point = point.replace(octal, sign)
+            if f"{path}/".startswith(f"{point.rstrip('/')}/") and len(point) >= len(best):
+                best, mount = point, Mount(after.partition(" ")[0], options.split(","))
+    return mount
+
+
 def text(path: str) -> str:
     """The content of a file. Raises OSError."""
     parts = []
@@ -222,118 +260,3 @@ def text(path: str) -> str:
     finally:
         os.close(descriptor)
     return os.fsdecode(b"".join(parts))
-
-
-CGROUPS = "/sys/fs/cgroup"
-_UNLIMITED = 2**60  # of version 1, which has a number for it
-_WORTH_READING = 0.75  # of the limit: below it the workers are no concern
-
-
-class Group(Struct, frozen=True):
-    """A memory cgroup: its folder, the folder of all groups, and whether it is version 1."""
-
-    folder: str
-    root: str
-    first: bool
-
-
-class Use(Struct, frozen=True):
-    """Used bytes and their limit. ``cgroup``: whether a cgroup sets it."""
-
-    used: int
-    limit: int
-    cgroup: bool
-
-
-def memory_group(pid: int | str, root: str = PROC, cgroups: str = CGROUPS) -> Group | None:
-    """The memory cgroup of a process; ``None`` if it has none, or if that cannot be read."""
-    try:
-        lines = text(f"{root}/{pid}/cgroup").splitlines()
-    except OSError:
-        return None
-    for line in lines:  # hierarchy:controllers:path, see cgroups(7)
-        controllers, _, path = line.partition(":")[2].partition(":")
-        if "memory" in controllers.split(","):
-            folder = f"{cgroups}/memory"
-            return Group(f"{folder}{path}".rstrip("/"), folder, first=True)
-    paths = [line.removeprefix("0::/") for line in lines if line.startswith("0::/")]
-    if not paths or paths[0].startswith(".."):
-        return None  # outside of the groups that are mounted in this container
-    return Group(f"{cgroups}/{paths[0]}".rstrip("/"), cgroups, first=False)
-
-
-def full_first(group: Group | None) -> Use | None:
-    """The limit of ``group`` or one of its parents with the least bytes left; ``None`` if none."""
-    return min(_uses(group), key=lambda use: use.limit - use.used, default=None)
-
-
-def least_room(group: Group | None) -> Use | None:
-    """The limit that is reached first: of the machine, or of ``group`` or one of its parents.
-
-    ``None`` if none is known.
-    """
-    uses = [*_uses(group)]
-    if (memory := machine_memory()) is not None:
-        total, available = memory
-        uses.append(Use(total - available, total, cgroup=False))
-    return max(uses, key=lambda use: use.used / use.limit, default=None)
-
-
-def _uses(group: Group | None) -> Iterator[Use]:
-    if group is None:
-        return
-    limits, current, inactive = (
-        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        if group.first
-        else ("memory.max", "memory.current", "inactive_file")
-    )
-    folder = group.folder
-    while folder.startswith(group.root):
-        limit = _number(f"{folder}/{limits}")
-        if limit and limit < _UNLIMITED and (used := _number(f"{folder}/{current}")) is not None:
-            yield Use(max(0, used - _stat(f"{folder}/memory.stat", inactive)), limit, cgroup=True)
-        folder = folder.rpartition("/")[0]
-
-
-def _number(file: str) -> int | None:
-    """``None`` also for ``max``, which is no limit."""
-    try:
-        return int(text(file))
-    except (OSError, ValueError):
-        return None
-
-
-def _stat(file: str, name: str) -> int:
-    try:
-        pairs = (line.split() for line in text(file).splitlines())
-        return next((int(pair[1]) for pair in pairs if pair[:1] == [name]), 0)
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def of_workers(workers: int, pids: Iterable[int], group: Group | None) -> WorkersMemory | None:
-    """Memory of compile workers, which are the processes ``pids``; ``None`` if there is enough."""
-    use = least_room(group)
-    if not workers or use is None or use.used < _WORTH_READING * use.limit:
-        return None
-    return WorkersMemory(
-        workers=workers,
-        workers_bytes=sum(_own_bytes(pid) for pid in pids),
-        used_bytes=use.used,
-        limit_bytes=use.limit,
-        cgroup=use.cgroup,
-    )
-
-
-def _own_bytes(pid: int) -> int:
-    """Resident memory of a process, with its share of shared pages; 0 if it is gone."""
-    try:
-        for line in text(f"{PROC}/{pid}/smaps_rollup").splitlines():
-            if line.startswith("Pss:"):
-                return 1024 * int(line.split()[1])
-    except (OSError, ValueError, IndexError):
-        pass
-    try:  # another user's process, or a kernel without that file
-        return memory(pid)[1]
-    except OSError:
-        return 0

@@ -22,18 +22,18 @@ _NOT_WORKERS = "resource_tracker"
 Children = Callable[[int], Sequence[int]]
 
 
-def children_files(root: str = proc.PROC) -> Children | None:
-    """The kernel's own lists of children under ``root``; ``None`` if it has none."""
-    if not os.path.exists(f"{root}/thread-self/children"):
+def children_files() -> Children | None:
+    """The kernel's own lists of children; ``None`` if it has none."""
+    if not os.path.exists(f"{proc.PROC}/thread-self/children"):
         return None
 
     def children(pid: int) -> list[int]:
         numbers: list[int] = []
         with contextlib.suppress(OSError):
-            for task in os.listdir(f"{root}/{pid}/task"):
+            for task in proc.threads(pid):
                 with contextlib.suppress(OSError):  # a thread that ended meanwhile
                     numbers.extend(
-                        map(int, proc.text(f"{root}/{pid}/task/{task}/children").split())
+                        map(int, proc.text(f"{proc.PROC}/{pid}/task/{task}/children").split())
                     )
         return numbers
 

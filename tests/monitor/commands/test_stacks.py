@@ -20,6 +20,7 @@ from warmwatch_monitor.commands.cli import cli
 from warmwatch_monitor.commands.stacks import by_kernel, kernel_threads
 from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.pipeline.poller import Poller
+from warmwatch_monitor.sources import proc
 
 FRAMES = (Frame("flock", "filelock.py", 31), Frame("<module>", "train.py", 7))
 SPIED = [
@@ -153,8 +154,9 @@ def test_the_kernel_s_thread_states_need_no_permission() -> None:
 
 
 def test_a_thread_that_waits_for_a_filesystem_is_named_with_the_kernel_s_function(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(proc, "PROC", str(tmp_path))
     for tid, stat, function in (
         (7, "7 (python (x)) D 1 7", "rpc_wait_bit_killable"),
         (8, "8 (python) R 1 7", "0"),
@@ -162,9 +164,9 @@ def test_a_thread_that_waits_for_a_filesystem_is_named_with_the_kernel_s_functio
     ):
         task = tmp_path / "7" / "task" / str(tid)
         task.mkdir(parents=True)
-        (task / "stat").write_text(stat)
+        (task / "stat").write_text(f"{stat}{' 0' * 20}\n")
         (task / "wchan").write_text(function)
-    assert list(by_kernel(kernel_threads(7, tmp_path))) == [
+    assert list(by_kernel(kernel_threads(7))) == [
         "  Its threads, by the kernel now:",
         "    python (x) (main): waits for a device in rpc_wait_bit_killable",
         "    python: runs",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from warmwatch_monitor.sources.freezer import thaw
+from warmwatch_monitor.sources import cgroups, proc
+from warmwatch_monitor.sources.cgroups import thaw
 
 V2 = ("cgroup.events", "populated 1\nfrozen {}\n", "cgroup.freeze")
 V1 = ("freezer.state", "{}\n", "freezer.self_freezing")
@@ -23,6 +24,7 @@ V1 = ("freezer.state", "{}\n", "freezer.self_freezing")
 )
 def test_the_group_that_is_frozen_is_named_not_one_below_it(
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     mount: str,
     line: str,
     files: tuple[str, str, str],
@@ -30,6 +32,8 @@ def test_the_group_that_is_frozen_is_named_not_one_below_it(
     thawing: str,
 ) -> None:
     shown, text, own = files
+    monkeypatch.setattr(proc, "PROC", str(tmp_path))
+    monkeypatch.setattr(cgroups, "MOUNT", f"{tmp_path}/cgroup")
     pod = Path(f"{tmp_path}/cgroup{mount}/pod")
     (pod / "container").mkdir(parents=True)
     (tmp_path / "7").mkdir()
@@ -42,9 +46,9 @@ def test_the_group_that_is_frozen_is_named_not_one_below_it(
         ):
             (group / shown).write_text(text.format(words[frozen]))
             (group / own).write_text(f"{itself}\n")
-        return thaw(7, str(tmp_path), f"{tmp_path}/cgroup")
+        return thaw(7)
 
     assert freezes(0, 0) is None
     assert freezes(0, 1) == thawing.format(pod)
     assert freezes(1, 0) == thawing.format(pod / "container")
-    assert thaw(8, str(tmp_path)) is None
+    assert thaw(8) is None

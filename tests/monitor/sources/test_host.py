@@ -73,8 +73,8 @@ def training(folder: Path, *workers: str) -> Iterator[int]:
         process.communicate()
 
 
-def host(now: list[float], **options: Path) -> HostSource:
-    return HostSource(clock=Clock(monotonic_ns=lambda: int(now[0] * 1e9)), **options)
+def host(now: list[float]) -> HostSource:
+    return HostSource(clock=Clock(monotonic_ns=lambda: int(now[0] * 1e9)))
 
 
 def test_a_process_is_read_with_its_cpu_time_and_memory() -> None:

@@ -24,6 +24,7 @@ from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, StepCounts
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.model.records import RecordReading
+from warmwatch_monitor.sources import proc
 from warmwatch_monitor.sources.records import liveness
 from warmwatch_monitor.sources.records.liveness import Holder, Presence, holder, presence, writer
 from warmwatch_monitor.sources.records.source import RecordsSource
@@ -239,38 +240,38 @@ def test_a_shared_lock_of_another_process_is_not_a_sign_of_life(
         process.kill()
 
 
-def stat_of(proc: Path, pid: int, *, state: str = "S", flags: int = 0, started: int = 77) -> None:
-    (proc / str(pid)).mkdir(exist_ok=True)
+def stat_of(folder: Path, pid: int, *, state: str = "S", flags: int = 0, started: int = 77) -> None:
+    (folder / str(pid)).mkdir(exist_ok=True)
     fields = [state, *"12345", str(flags), *["0"] * 12, str(started), "0"]
-    (proc / str(pid) / "stat").write_text(f"{pid} (a ) name) {' '.join(fields)}\n")
+    (folder / str(pid) / "stat").write_text(f"{pid} (a ) name) {' '.join(fields)}\n")
 
 
 def test_a_process_is_gone_when_its_pid_is_reused_or_it_is_exiting(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process with GPUs is a while on its way out, its lock free and its pid there."""
     stat_of(tmp_path, 7)
-    root = str(tmp_path)
-    known = holder(7, root)
+    monkeypatch.setattr(proc, "PROC", str(tmp_path))
+    known = holder(7)
     assert known == Holder(pid=7, started=77)
-    assert presence(known, 5, root) is Presence.THERE, "its open files may not be read"
+    assert presence(known, 5) is Presence.THERE, "its open files may not be read"
     (tmp_path / "7" / "fd").mkdir()
     maps = tmp_path / "7" / "maps"
     maps.write_text("7f00-7f01 rw-s 00000000 00:19 4 /run/warmwatch/a/slot\n")
-    assert presence(known, 5, root) is Presence.UNKNOWN
+    assert presence(known, 5) is Presence.UNKNOWN
     maps.write_text("7f00-7f01 rw-s 00000000 00:19 5 /run/warmwatch/a/slot\n7f02-7f03 rw-p 0 0 0\n")
-    assert presence(known, 5, root) is Presence.THERE, "a mapping outlives its descriptor"
-    assert writer(7, 5, 0, root) == known
-    assert writer(7, 6, 0, root) is None
-    assert writer(0, 5, 0, root) is None
+    assert presence(known, 5) is Presence.THERE, "a mapping outlives its descriptor"
+    assert writer(7, 5, 0) == known
+    assert writer(7, 6, 0) is None
+    assert writer(0, 5, 0) is None
     (tmp_path / "7" / "fd" / "3").symlink_to(tmp_path)
-    assert presence(known, tmp_path.stat().st_ino, root) is Presence.THERE
+    assert presence(known, tmp_path.stat().st_ino) is Presence.THERE
     for other in ({"state": "Z"}, {"flags": 4}, {"started": 78}):
         stat_of(tmp_path, 7, **other)  # type: ignore[arg-type]
-        assert presence(known, 5, root) is Presence.GONE
+        assert presence(known, 5) is Presence.GONE
     (tmp_path / "7" / "stat").unlink()
-    assert presence(known, 5, root) is Presence.GONE
-    assert holder(7, root) is None
+    assert presence(known, 5) is Presence.GONE
+    assert holder(7) is None
 
 
 @pytest.mark.parametrize(
@@ -284,7 +285,11 @@ def test_a_process_is_gone_when_its_pid_is_reused_or_it_is_exiting(
     ],
 )
 def test_a_process_with_a_new_address_space_runs_another_program(
-    tmp_path: Path, peak: int | None, code: int | None, found: Presence
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    peak: int | None,
+    code: int | None,
+    found: Presence,
 ) -> None:
     """The peak of mapped memory never falls, and the code size is constant."""
 
@@ -295,13 +300,13 @@ def test_a_process_with_a_new_address_space_runs_another_program(
         )
 
     stat_of(tmp_path, 7)
-    root = str(tmp_path)
+    monkeypatch.setattr(proc, "PROC", str(tmp_path))
     tell(5000, 20)
-    known = holder(7, root)
+    known = holder(7)
     assert known is not None
     assert (known.uids, known.pids) == ({5, 6}, (7, 1))
     tell(peak, code)
-    assert presence(known, 5, root) is found
+    assert presence(known, 5) is found
 
 
 # runs after the agent's own handler, and frees the lock as any code may that opens the slot

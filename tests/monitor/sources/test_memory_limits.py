@@ -9,7 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from warmwatch_monitor.sources.proc import (
+from warmwatch_monitor.sources import cgroups, proc
+from warmwatch_monitor.sources.cgroups import (
     Group,
     Use,
     full_first,
@@ -79,13 +80,17 @@ def test_without_a_limit_the_machine_s_memory_counts(tmp_path: Path) -> None:
         ("0::/../job\n", None),  # of another container
     ],
 )
-def test_the_group_of_a_process_is_found(tmp_path: Path, lines: str, path: str | None) -> None:
+def test_the_group_of_a_process_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, path: str | None
+) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "cgroup").write_text(lines)
     groups = str(tmp_path / "groups")
-    found = memory_group(7, str(tmp_path), groups)
+    monkeypatch.setattr(proc, "PROC", str(tmp_path))
+    monkeypatch.setattr(cgroups, "MOUNT", groups)
+    found = memory_group(7)
     assert (found.folder if found else None) == (f"{groups}/{path}" if path else None)
-    assert memory_group(8, str(tmp_path), groups) is None
+    assert memory_group(8) is None
 
 
 HOLDER = "import sys; held = bytearray(b'x' * 50_000_000); print('held', flush=True); input()"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from warmwatch_monitor.sources import cgroups, proc
 from warmwatch_monitor.sources.host import OomWatch
 
 PID = 4711
@@ -32,12 +33,15 @@ class Kernel:
         self.events.write_text(f"low 0\nhigh 5\nmax 9\noom {killed}\noom_kill {killed}\n")
 
     def watch(self) -> OomWatch:
-        return OomWatch(root=str(self.proc), cgroups=str(self.cgroups))
+        return OomWatch()
 
 
 @pytest.fixture
-def kernel(tmp_path: Path) -> Kernel:
-    return Kernel(tmp_path)
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    made = Kernel(tmp_path)
+    monkeypatch.setattr(proc, "PROC", str(made.proc))
+    monkeypatch.setattr(cgroups, "MOUNT", str(made.cgroups))
+    return made
 
 
 def test_a_process_that_ended_while_the_count_grew_was_killed_by_the_oom_killer(

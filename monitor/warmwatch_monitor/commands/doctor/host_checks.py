@@ -4,7 +4,6 @@ directories. They are only read.
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import math
 import os
@@ -13,15 +12,15 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-import psutil
 from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.commands.doctor.checks import Finding, Mark, fine, noted, trouble
+from warmwatch_monitor.sources.cgroups import cpu_quota, full_first, memory_group
 from warmwatch_monitor.sources.listed import Feed
-from warmwatch_monitor.sources.proc import full_first, memory_group
+from warmwatch_monitor.sources.proc import mount_of
 
 
 class CachePlace(Struct, frozen=True, kw_only=True):
@@ -70,20 +69,15 @@ _WRITE_AND_ENTER = os.W_OK | os.X_OK
 _NODES = ("SLURM_JOB_NUM_NODES", "SLURM_NNODES", "GROUP_WORLD_SIZE", "PET_NNODES", "NNODES")
 
 
-def compile_host(
-    environ: Mapping[str, str],
-    *,
-    proc: Path = Path("/proc"),
-    cgroups: Path = Path("/sys/fs/cgroup"),
-) -> CompileHost:
+def compile_host(environ: Mapping[str, str]) -> CompileHost:
     """The resources that a training with this environment, started here, would have."""
-    limit, used = _limit_and_use(proc, cgroups)
+    memory = full_first(memory_group("self"))
     return CompileHost(
         processors=len(os.sched_getaffinity(0)),
-        quota=_quota(proc, cgroups),
+        quota=cpu_quota("self"),
         threads=environ.get("TORCHINDUCTOR_COMPILE_THREADS"),
-        memory_limit=limit,
-        memory_used=used,
+        memory_limit=memory.limit if memory else None,
+        memory_used=memory.used if memory else None,
         nodes=_nodes(environ),
         caches=tuple(_cache_place(*directory) for directory in _directories(environ)),
     )
@@ -92,50 +86,6 @@ def compile_host(
 def _nodes(environ: Mapping[str, str]) -> int | None:
     generator = (environ.get(name, "") for name in _NODES)
     return next((int(value) for value in generator if value.isdecimal()), None)
-
-
-def _groups(controller: str, proc: Path, cgroups: Path) -> Iterator[Path]:
-    """The folders of this process's group and of the groups above it.
-
-    In a container the kernel may use the host's name of the group, which does not exist there: then
-    the mounted root is the container's group.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        for line in (proc / "self/cgroup").read_text().splitlines():
-            controllers, _, path = line.partition(":")[2].partition(":")
-            if controllers and controller not in controllers.split(","):
-                continue
-            root = cgroups / controller if controllers else cgroups
-            group = root / path.lstrip("/")
-            while group != root and group.is_relative_to(root):
-                yield group
-                group = group.parent
-            yield root
-
-
-def _quota(proc: Path, cgroups: Path) -> float | None:
-    """The CPU limit of the cgroups, in processors."""
-    result = []
-    for group in _groups("cpu", proc, cgroups):
-        fields = _words(group / "cpu.max")  # QUOTA PERIOD, or max PERIOD
-        if not fields:
-            fields = _words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us")
-        if len(fields) == 2 and all(word.isdecimal() for word in fields) and int(fields[1]):
-            result.append(int(fields[0]) / int(fields[1]))
-    return min(result, default=None)
-
-
-def _limit_and_use(proc: Path, cgroups: Path) -> tuple[int | None, int | None]:
-    """Limit and use of the group with the least memory left."""
-    use = full_first(memory_group("self", str(proc), str(cgroups)))
-    return (use.limit, use.used) if use else (None, None)
-
-
-def _words(file: Path) -> list[str]:
-    try:
-        return file.read_text().split()
-    except (OSError, ValueError):
-        return []
 
 
 # The caches' directories.
@@ -161,15 +111,15 @@ def _default() -> str:
 
 def _cache_place(name: str, variable: str, path: str) -> CachePlace:
     there = _nearest(path)
-    filesystem, options = _mount(there)
+    mount = mount_of(there)
     free_bytes, free_ratio = _free_space(there)
     return CachePlace(
         name=name,
         variable=variable,
         path=path,
         obstacle=_obstacle(path, there),
-        filesystem=filesystem,
-        noexec="noexec" in options,
+        filesystem=mount.kind,
+        noexec="noexec" in mount.options,
         free_bytes=free_bytes,
         free_ratio=free_ratio,
         empty=_is_empty(path),
@@ -191,19 +141,6 @@ def _obstacle(path: str, there: str) -> str | None:
         made = "" if os.path.realpath(path) == there else " and cannot be made"
         return f"this user may not write to {there}{made}"
     return None
-
-
-def _mount(path: str) -> tuple[str, tuple[str, ...]]:
-    """Type and options of the filesystem of ``path``; the last one if several are mounted there."""
-    best = ""
-    pair: tuple[str, tuple[str, ...]] = "", ()
-    for partition in psutil.disk_partitions(all=True):
-        inside = path == partition.mountpoint or path.startswith(
-            f"{partition.mountpoint.rstrip('/')}/"
-        )
-        if inside and len(partition.mountpoint) >= len(best):
-            best, pair = partition.mountpoint, (partition.fstype, tuple(partition.opts.split(",")))
-    return pair
 
 
 def _free_space(path: str) -> tuple[int | None, float | None]:

@@ -28,6 +28,7 @@ from warmwatch_monitor.history.summaries import summarize_run
 from warmwatch_monitor.model.snapshot import RankView, RunView, Snapshot
 from warmwatch_monitor.output import safe_writing
 from warmwatch_monitor.output.console import note, plain, rewrite
+from warmwatch_monitor.sources import proc
 from warmwatch_monitor.status.words.run import run_answer
 
 if TYPE_CHECKING:
@@ -357,11 +358,8 @@ class _Followed:
 
 def _peak_resident_bytes(pid: int) -> int | None:
     """The most memory that a process had resident so far."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return 1024 * int(line.split()[1])
-    return None
+    kib, *_ = *proc.status(pid).get("VmHWM", "").split(), ""
+    return 1024 * int(kib) if kib.isdecimal() else None
 
 
 def _main(snapshot: Snapshot) -> RunView | None:

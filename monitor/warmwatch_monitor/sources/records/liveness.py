@@ -134,10 +134,6 @@ def _is_usable(login: str) -> bool:
     return word.isascii() and word.isidentifier() and begins_well and len(name) <= _LONGEST_LOGIN
 
 
-_EXITING = 0x4  # PF_EXITING in the flags of /proc/PID/stat
-_STATE, _FLAGS, _STARTED = 0, 6, 19  # fields after the name, see proc_pid_stat(5)
-
-
 class Presence(Enum):
     """What is known of a process that no longer holds the lock."""
 
@@ -171,15 +167,15 @@ class Holder(Struct, frozen=True, kw_only=True):
         return not self.uids or bool(self.uids & {0, owner}) or pid in self.pids
 
 
-def holder(pid: int, root: str = proc.PROC) -> Holder | None:
+def holder(pid: int) -> Holder | None:
     """The process that has ``pid`` now; ``None`` if it cannot be read."""
-    fields = _fields(pid, root)
-    if not fields:
+    stat = _stat(pid)
+    if stat is None:
         return None
-    values = _status(pid, root)
+    values = proc.status(pid)
     return Holder(
         pid=pid,
-        started=int(fields[_STARTED]),
+        started=stat.started,
         uids=frozenset(_numbers(values, "Uid")),
         pids=_numbers(values, "NSpid"),
         peak=_number(values, "VmPeak"),
@@ -187,29 +183,27 @@ def holder(pid: int, root: str = proc.PROC) -> Holder | None:
     )
 
 
-def presence(holder: Holder, inode: int, root: str = proc.PROC) -> Presence:
+def presence(holder: Holder, inode: int) -> Presence:
     """Whether ``holder`` still exists, with the file ``inode`` open."""
-    fields = _fields(holder.pid, root)
-    if not fields or int(fields[_STARTED]) != holder.started:
+    stat = _stat(holder.pid)
+    if stat is None or stat.started != holder.started or stat.exits:
         return Presence.GONE
-    if fields[_STATE] in "ZX" or int(fields[_FLAGS]) & _EXITING:
-        return Presence.GONE
-    if _runs_another_program(holder, _status(holder.pid, root)):
+    if _runs_another_program(holder, proc.status(holder.pid)):
         return Presence.REPLACED
-    return Presence.UNKNOWN if _has_open(holder.pid, inode, root) is False else Presence.THERE
+    return Presence.UNKNOWN if _has_open(holder.pid, inode) is False else Presence.THERE
 
 
-def writer(pid: int, inode: int, owner: int, root: str = proc.PROC) -> Holder | None:
+def writer(pid: int, inode: int, owner: int) -> Holder | None:
     """The process ``pid``, if it certainly writes ``owner``'s slot ``inode``; else ``None``.
 
     For a reader that never saw the lock held. The pid comes from the record: in another pid
     namespace it belongs to another process, and a forged record may contain any.
     """
-    result = holder(pid, root) if pid and _has_open(pid, inode, root) else None
+    result = holder(pid) if pid and _has_open(pid, inode) else None
     return result if result and result.may_own(owner) else None
 
 
-def launcher_lives(identity: Identity, root: str = proc.PROC) -> bool | None:
+def launcher_lives(identity: Identity) -> bool | None:
     """Whether the ``torchrun`` that started a rank, and may start it again, lives.
 
     ``False`` of a rank without one; ``None``: it cannot be seen.
@@ -221,26 +215,17 @@ def launcher_lives(identity: Identity, root: str = proc.PROC) -> bool | None:
     if kind != "parent" or not pid.isdecimal():
         return None
     try:
-        if str(os.stat(f"{root}/self/ns/pid").st_ino) != namespace:
+        if str(os.stat(f"{proc.PROC}/self/ns/pid").st_ino) != namespace:
             return None
     except OSError:
         return None
-    fields = _fields(int(pid), root)
-    return len(fields) > _STARTED and fields[_STATE] not in "ZX" and fields[_STARTED] == started
+    stat = _stat(int(pid))
+    return stat is not None and not stat.exits and str(stat.started) == started
 
 
 def _runs_another_program(holder: Holder, values: Mapping[str, str]) -> bool:
     peak, code = _number(values, "VmPeak"), _number(values, "VmExe")
     return 0 < peak < holder.peak or 0 < code != holder.code > 0
-
-
-def _status(pid: int, root: str) -> Mapping[str, str]:
-    """The public content of /proc/PID/status, by name; empty if the process is gone."""
-    try:
-        lines = proc.text(f"{root}/{pid}/status").splitlines()
-    except OSError:
-        return {}
-    return {name: value for name, _, value in (line.partition(":") for line in lines)}
 
 
 def _numbers(values: Mapping[str, str], name: str) -> tuple[int, ...]:
@@ -252,21 +237,20 @@ def _number(values: Mapping[str, str], name: str) -> int:
     return next(iter(_numbers(values, name)), 0)
 
 
-def _fields(pid: int, root: str) -> list[str]:
+def _stat(pid: int) -> proc.Stat | None:
     try:
-        text = proc.text(f"{root}/{pid}/stat")
+        return proc.stat(pid)
     except OSError:
-        return []
-    return text.rpartition(")")[2].split()
+        return None
 
 
-def _has_open(pid: int, inode: int, root: str) -> bool | None:
+def _has_open(pid: int, inode: int) -> bool | None:
     """Whether it has the file open or mapped; ``None`` if another user's may not be read."""
-    folder = f"{root}/{pid}/fd"
+    folder = f"{proc.PROC}/{pid}/fd"
     try:
         if any(_inode(f"{folder}/{name}") == inode for name in os.listdir(folder)):
             return True
-        return any(_maps(line, inode) for line in proc.text(f"{root}/{pid}/maps").splitlines())
+        return any(_maps(line, inode) for line in proc.text(f"{proc.PROC}/{pid}/maps").splitlines())
     except OSError:
         return None
 

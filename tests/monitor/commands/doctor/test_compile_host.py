@@ -16,6 +16,7 @@ from warmwatch_monitor.commands.doctor.host_checks import (
     compile_host,
     judged,
 )
+from warmwatch_monitor.sources import cgroups, proc
 
 GIB = 2**30
 CACHE = CachePlace(
@@ -97,6 +98,13 @@ def test_a_cold_cache_is_reported_if_other_nodes_wait_for_it() -> None:
 # What is read.
 
 
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's files are those that the test writes."""
+    monkeypatch.setattr(proc, "PROC", f"{tmp_path}/proc")
+    monkeypatch.setattr(cgroups, "MOUNT", f"{tmp_path}/sys")
+
+
 def files(root: Path, **contents: str) -> None:
     for name, content in contents.items():
         place = root / name.replace("__", "/").replace("_dot_", ".")
@@ -104,6 +112,7 @@ def files(root: Path, **contents: str) -> None:
         place.write_text(content)
 
 
+@pytest.mark.usefixtures("kernel")
 def test_cgroup_v2_limits_are_the_lowest_of_the_group_and_its_ancestors(tmp_path: Path) -> None:
     files(
         tmp_path,
@@ -115,10 +124,11 @@ def test_cgroup_v2_limits_are_the_lowest_of_the_group_and_its_ancestors(tmp_path
         sys__a__b__memory_dot_max=f"{4 * GIB}\n",
         sys__a__b__memory_dot_current="4096\n",
     )
-    host = compile_host({}, proc=tmp_path / "proc", cgroups=tmp_path / "sys")
+    host = compile_host({})
     assert (host.quota, host.memory_limit, host.memory_used) == (4.0, 8 * GIB, 7 * GIB)
 
 
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("version", [1, 2])
 def test_cached_files_do_not_count_as_used_memory(version: int, tmp_path: Path) -> None:
     """A training that has read its data set fills a container with it up to any limit."""
@@ -138,7 +148,7 @@ def test_cached_files_do_not_count_as_used_memory(version: int, tmp_path: Path) 
             sys__memory__memory_dot_usage_in_bytes=f"{7 * GIB}\n",
             sys__memory__memory_dot_stat=f"inactive_file 1\ntotal_inactive_file {5 * GIB}\n",
         )
-    host = compile_host({}, proc=tmp_path / "proc", cgroups=tmp_path / "sys")
+    host = compile_host({})
     assert (host.memory_limit, host.memory_used) == (8 * GIB, 2 * GIB)
 
 
