@@ -150,7 +150,8 @@ function showRank(answer, place) {
   const rank = run?.ranks.find((one) => String(one.rank) === place.rank);
   part.hidden = !rank;
   if (!rank) return;
-  fill(part, { ...rank, run: run.run });
+  const compiles = rank.state === "compiling" || rank.state === "recompiling";
+  fill(part, { ...rank, run: run.run, since: (compiles ? run.compiling_since : null) ?? rank.since });
   items(document.getElementById("evidence"), [...rank.conditions.map((one) => one.words), ...rank.evidence]);
   const phases = Object.entries(rank.compile.phase_seconds).sort((a, b) => b[1] - a[1]);
   rows("spent", phases.map(([name, seconds]) => ({ name, seconds })));

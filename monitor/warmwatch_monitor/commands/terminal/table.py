@@ -37,6 +37,7 @@ Group = tuple[Mapping[str, Any], list[Rank]]
 
 _ALWAYS_APART = 4  # up to this many ranks, each has a row
 _LIKE = 0.1
+_AT_WORK = ("compiling", "recompiling")
 _LONGEST_RANGES = 20
 # a warm or eager rank with such a condition is not simply at its real speed
 NOT_AT_SPEED = {"exiting": "exiting", "silent": "no step", "slower": "slower"}
@@ -59,7 +60,9 @@ def groups(runs: Sequence[Mapping[str, Any]], *, every_rank: bool) -> list[Group
 
 def row(run: Mapping[str, Any], ranks: Sequence[Rank], now: float) -> Row:
     """The row of ``ranks``, which agree."""
-    return {"run": run["run"], **_cells(ranks, now)}
+    since = _since(run, ranks)
+    spent = None if since is None else max(0.0, now - since)
+    return {"run": run["run"], **_cells(ranks, spent)}
 
 
 def _rank_groups(ranks: Sequence[Rank], *, every_rank: bool) -> list[list[Rank]]:
@@ -96,11 +99,19 @@ def _near(value: float | None, other: float | None, floor: float) -> bool:
     return abs(value - other) <= max(floor, _LIKE * max(value, other))
 
 
-def _cells(ranks: Sequence[Rank], now: float) -> Row:
+def _since(run: Mapping[str, Any], ranks: Sequence[Rank]) -> float | None:
+    """Since when they compile, as in the sentence; otherwise, since when they are in their state,
+    which may include steps between recompiles.
+    """
+    if ranks[0]["state"] in _AT_WORK and (compiling := run.get("compiling_since")) is not None:
+        return float(compiling)
+    return min((rank["since"] for rank in ranks if rank["since"] is not None), default=None)
+
+
+def _cells(ranks: Sequence[Rank], spent: float | None) -> Row:
     """The cells of ranks that agree; small differences show the rank furthest behind."""
     first = ranks[0]
     compile, state = first["compile"], first["state"]
-    since = [rank["since"] for rank in ranks if rank["since"] is not None]
     lengths = [length for rank in ranks if (length := a_step(rank)) is not None]
     ages = [age for rank in ranks if (age := rank.get("last_step_age_seconds")) is not None]
     compiled = max(rank["compile"]["seconds"] for rank in ranks)
@@ -110,7 +121,7 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
         "rank": _ranges([rank["rank"] for rank in ranks]),
         "state": state,
         "detail": _detail(first),
-        "since": brief(max(0.0, now - min(since))) if since else "",
+        "since": if_known(brief, spent),
         "steps": str(min(rank["steps"] for rank in ranks)),
         "clean": if_known(str, clean),
         "a step": took(max(lengths)) if len(lengths) == len(ranks) else "",

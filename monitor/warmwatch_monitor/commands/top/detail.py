@@ -174,7 +174,7 @@ def heading(shown: Shown) -> list[Text]:
         if cells["detail"]:
             style = PHASE_STYLES.get(cells["detail"], "")
             line.append(" (").append(cells["detail"], style=f"not bold {style}").append(")")
-        line.append(f", {age} in this state" if (age := cells["since"]) else "", style="not bold")
+        line.append(f" for {age}" if (age := cells["since"]) else "", style="not bold")
     where = f"pid {rank['pid']}" if rank["pid"] is not None else ""
     where = ", ".join(filter(None, [where, rank["host"]])) if len(shown.entry.ranks) == 1 else ""
     line.append(f"   {where}", style="not bold dim")

@@ -13,7 +13,7 @@ from support.values import replace
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.choice import only
 from warmwatch_monitor.commands.terminal.reasons import reasons
-from warmwatch_monitor.commands.terminal.table import functions, lines
+from warmwatch_monitor.commands.terminal.table import brief, functions, lines, rows
 from warmwatch_monitor.model.journal import Compilation, GraphBreak
 from warmwatch_monitor.model.records import FunctionCost
 from warmwatch_monitor.model.snapshot import RankView
@@ -180,6 +180,19 @@ def test_only_the_remedy_that_would_save_most_is_shown_and_the_others_are_counte
         "and 2 more recompiles: warmwatch report gpt2 -v",
         "and 3 more recompiles: warmwatch report other -v",
     ]
+
+
+def test_a_rank_that_compiles_shows_for_how_long_as_the_sentence_does() -> None:
+    """It is in its state since an earlier recompile, and has made steps since."""
+    answer = status(b.snapshot(b.in_every_state()["recompiling"]))
+    (run,) = answer["runs"]
+    run["ranks"][0]["since"] = NOW - 92
+    of_sentence = brief(run["compiling_seconds"])
+    assert f"for {of_sentence}" in run["summary"]
+    (row,) = rows(answer["runs"], NOW, every_rank=False)
+    assert row["since"] == of_sentence
+    run["compiling_since"] = None
+    assert rows(answer["runs"], NOW, every_rank=False)[0]["since"] == "92 s"
 
 
 def test_the_recompiles_of_a_run_that_has_long_been_warm_are_one_line() -> None:
