@@ -40,7 +40,8 @@ Run = dict[str, Any]
 
 
 class ListedRun(Listed, frozen=True):
-    """The list entry of a run. Figures of ranks are their maximum; null: unknown."""
+    """The list entry of a run. Figures of ranks are their maximum, lengths of steps and
+    of the warm-up those of the rank that compiled longest; null: unknown."""
 
     end: str | None
     """How it ended, as in `end` of `/status`: `interrupted` (Ctrl-C) or `detached` are in the state

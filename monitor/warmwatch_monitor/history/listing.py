@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class Listed(Struct, frozen=True):
-    """The list entry of a run. Figures of ranks are their maximum; null: unknown."""
+    """The list entry of a run. Figures of ranks are their maximum, lengths of steps and
+    of the warm-up those of the rank that compiled longest; null: unknown."""
 
     id: str
     """Its id in the history."""
@@ -51,7 +52,7 @@ class Listed(Struct, frozen=True):
     first_step_seconds: float | None
     """Length of step 1."""
     step_seconds: float | None
-    """Length of a clean step over the whole run, of the slowest rank."""
+    """Length of a clean step over the whole run, as in a report."""
     warmup_seconds: float | None
     """Length of the first warm-up."""
     compile_seconds: float | None

@@ -18,6 +18,7 @@ from warmwatch_monitor.model.run_summary import (
     RankSummary,
     RunSummary,
     Samples,
+    slowest_of,
 )
 
 Row = Mapping[str, Any]
@@ -26,6 +27,7 @@ _ROUNDED = 3  # digits of a second, counted from the first
 
 def run_row(summary: RunSummary) -> dict[str, Any]:
     answers = [rank.answer for rank in summary.ranks]
+    slowest = [slowest_of(summary).answer] if summary.ranks else []  # as in a report
     suffix, what = f"@{summary.owner}", summary.what
     return {
         "id": summary.id,
@@ -42,9 +44,9 @@ def run_row(summary: RunSummary) -> dict[str, Any]:
         "world_size": what.world_size,
         "ranks": len(summary.ranks),
         "steps": _most(answers, "steps"),
-        "first_step_seconds": _most(answers, "step_seconds", "first"),
-        "step_seconds": _clean_step(answers),
-        "warmup_seconds": _most(answers, "warmup", "first", "seconds"),
+        "first_step_seconds": _most(slowest, "step_seconds", "first"),
+        "step_seconds": _clean_step(slowest),
+        "warmup_seconds": _most(slowest, "warmup", "first", "seconds"),
         "compile_seconds": _compile_seconds(answers),
         "compilations": _most(answers, "compile", "compilations"),
         "recompiles": _recompiles(answers),
@@ -277,7 +279,7 @@ def _sampled(id: str, rank: int | None, gpu: str | None, samples: Samples) -> di
 
 
 def _clean_step(answers: Sequence[Mapping[str, Any]]) -> Any:
-    """Typical length of a clean step of the slowest rank."""
+    """The longest of their typical clean steps."""
     return _most(answers, "step_seconds", "typical")
 
 

@@ -166,3 +166,8 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     ranks: tuple[RankSummary, ...] = ()
     gpu_samples: Mapping[str, Samples] = field(default_factory=dict)
     start: str | None = None
+
+
+def slowest_of(summary: RunSummary) -> RankSummary:
+    """The rank that compiled longest: the others waited for it. The first, if none compiled."""
+    return max(summary.ranks, key=lambda rank: (rank.answer["compile"]["seconds"], -rank.rank))

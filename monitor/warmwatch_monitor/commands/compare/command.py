@@ -22,13 +22,13 @@ from warmwatch_monitor.commands.compare.comparability import STEADY, incomparabl
 from warmwatch_monitor.commands.compare.comparison import Neighbour, Run, mode_of, runs_of, step_of
 from warmwatch_monitor.commands.compare.comparison import compare as compare_all
 from warmwatch_monitor.commands.compare.wording import page
-from warmwatch_monitor.commands.report.assembly import report, slowest_of
+from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.commands.report.command import show
 from warmwatch_monitor.history.comparability import program_name
 from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import provenance, summarize_run
-from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.model.run_summary import RunSummary, slowest_of
 from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, plain, say

@@ -18,10 +18,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch_monitor.commands.compare.comparability import Incomparable, incomparable, unknown
-from warmwatch_monitor.commands.report.assembly import report, slowest_of
+from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.commands.report.parts import Report, RunFigures
 from warmwatch_monitor.figures.declared import copied
-from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.model.run_summary import RunSummary, slowest_of
 from warmwatch_monitor.output.amounts import clean_step
 from warmwatch_monitor.status.schema.rank import End
 

@@ -33,10 +33,10 @@ from warmwatch_monitor.commands.compare.comparison import (
     step_of,
 )
 from warmwatch_monitor.commands.modes.drift import Drift, Losses, drift
-from warmwatch_monitor.commands.report.assembly import report, slowest_of
+from warmwatch_monitor.commands.report.assembly import report
 from warmwatch_monitor.figures.declared import copied
 from warmwatch_monitor.model.journal import Wrapping
-from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.model.run_summary import RunSummary, slowest_of
 from warmwatch_monitor.output.amounts import clean_step
 
 DEFAULT, REGIONAL = "default", "regional"

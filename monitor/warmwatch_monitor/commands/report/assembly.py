@@ -31,7 +31,7 @@ from warmwatch_monitor.figures.compile import CompileTotals, recompiles
 from warmwatch_monitor.figures.declared import copied
 from warmwatch_monitor.figures.rank import LimitedBy, SlowerPeriod, Spread, spread_of
 from warmwatch_monitor.figures.training import Baseline
-from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT, RankSummary, RunSummary
+from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT, RankSummary, RunSummary, slowest_of
 from warmwatch_monitor.model.snapshot import limit_of
 from warmwatch_monitor.output.amounts import clean_step
 from warmwatch_monitor.status.schema.rank import Break, End, Worth
@@ -112,11 +112,6 @@ def report(
         return made
     made = _with_ranks(made, summary, first_run=before is None)
     return made if before is None else replace(made, changed=changed(summary, before, made.rank))
-
-
-def slowest_of(summary: RunSummary) -> RankSummary:
-    """The rank that compiled longest: the others waited for it. The first, if none compiled."""
-    return max(summary.ranks, key=lambda rank: (rank.answer["compile"]["seconds"], -rank.rank))
 
 
 def _with_ranks(whole: Report, summary: RunSummary, *, first_run: bool) -> Report:

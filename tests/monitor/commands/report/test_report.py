@@ -36,6 +36,7 @@ from warmwatch_monitor.commands.report.wording_compilations import (
     recompiles as section_of_recompiles,
 )
 from warmwatch_monitor.figures.rank import Place
+from warmwatch_monitor.history.rows import run_row
 from warmwatch_monitor.model.journal import TracedPlace, Wrapping
 from warmwatch_monitor.model.records import Death
 from warmwatch_monitor.model.run_summary import RunSummary
@@ -615,17 +616,18 @@ def test_the_slowest_of_eight_ranks_comes_first_then_the_differences() -> None:
     views = [b.view(b.as_rank(b.WARM, rank, 8)) for rank in range(8)]
     whole = a.run_summary(*views, compiled=a.FIRST)
     slow = whole.ranks[5]
-    answer = {**slow.answer, "compile": {**slow.answer["compile"], "seconds": 171.0}}
-    made = report(
-        replace(
-            whole,
-            ranks=(
-                *whole.ranks[:5],
-                replace(slow, answer=answer, compiled=a.TWICE),
-                *whole.ranks[6:],
-            ),
-        )
-    )
+    lengths = slow.answer["step_seconds"]
+    answer = {
+        **slow.answer,
+        "compile": {**slow.answer["compile"], "seconds": 171.0},
+        "step_seconds": {**lengths, "first": 1.0, "typical": 0.9 * lengths["typical"]},
+    }
+    ranks = (*whole.ranks[:5], replace(slow, answer=answer, compiled=a.TWICE), *whole.ranks[6:])
+    whole = replace(whole, ranks=ranks)
+    made, listed = report(whole), run_row(whole)
+    assert listed["step_seconds"] == made.steady.seconds
+    assert listed["first_step_seconds"] == made.first_step_seconds == 1.0
+    assert listed["warmup_seconds"] == made.warmup_seconds
     assert made.rank == 5
     assert made.ranks[0].rank == 5
     assert "rank 5 compiled 57.8 s longer than rank 0" in made.differences
@@ -772,7 +774,7 @@ def test_the_bar_has_ascii_characters_if_the_encoding_has_no_others(
     monkeypatch.setattr(sys, "stdout", stdout)
     draw("".join(sign for sign, _ in SIGNS.values()) + "é")
     printed_signs = stdout.buffer.getvalue().decode()  # type: ignore[attr-defined]
-    assert printed_signs == "#d_!.wRES-?\\xe9\n"
+    assert printed_signs == "#d_!.wRES:?\\xe9\n"
     assert len(set(printed_signs[: len(SIGNS)])) == len(SIGNS)
 
 
