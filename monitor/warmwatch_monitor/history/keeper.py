@@ -18,7 +18,8 @@ from warmwatch_monitor.base.errors import RefusedRunsError, SourceError, StoreEr
 from warmwatch_monitor.base.settings import HistorySettings
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import id_of, summarize_run
-from warmwatch_monitor.history.traces import Past, Traces
+from warmwatch_monitor.history.traces import Traces
+from warmwatch_monitor.last_hour.ring import LastHour
 from warmwatch_monitor.model.budgets import HISTORY_SECONDS, HISTORY_SHARE
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.model.snapshot import RunView, Snapshot
@@ -55,18 +56,18 @@ class _Written(Struct, frozen=True):
 
 
 class Keeper:
-    """Writes the daemon's runs to ``store``. ``past``: samples of the last hour (``Traces``).
+    """Writes the daemon's runs to ``store``. ``hour``: where the samples come from.
 
     Runs are made and written one by one, the one written longest ago first, within a budget of CPU
     time: journals can take minutes, and more memory than the machine has.
     """
 
-    def __init__(self, store: Store, past: Past, clock: Clock | None = None) -> None:
+    def __init__(self, store: Store, hour: LastHour, clock: Clock | None = None) -> None:
         self._store, self._clock = store, clock or Clock()
         self._latest: Snapshot | None = None
         self._written: dict[str, _Written] = {}
         self._journals = Journals()
-        self._traces = Traces(store, past)
+        self._traces = Traces(store, hour)
         self._problem: str | None = None
         self._tried = False
         self._failed = float("-inf")

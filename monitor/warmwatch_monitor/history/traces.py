@@ -6,13 +6,13 @@ A trace has one row per second at first. When it is full, rows are merged in pai
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import floor
-from typing import Any
 
 from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import began_at, ended_at, id_of
+from warmwatch_monitor.last_hour.ring import LastHour, seconds_of
 from warmwatch_monitor.model.run_summary import Samples
 from warmwatch_monitor.model.snapshot import RunView
 
@@ -106,53 +106,6 @@ class Trace:
                 self._append(epoch, row, weight)
 
 
-def rank_rows(
-    past: Mapping[str, Any], run: str, rank: int
-) -> Iterator[tuple[float, dict[str, Value]]]:
-    """The seconds of one rank, from the columns of ``/history``."""
-    generator = (item for item in past["ranks"] if item["run"] == run and item["rank"] == rank)
-    value = next(generator, None)
-    if value is None:
-        return
-    states, phases = _spread(value["states"], past["at"]), _spread(value["phases"], past["at"])
-    for at, epoch in enumerate(past["at"]):
-        if value["steps"][at] is not None:  # a second in which it was seen
-            yield (
-                epoch,
-                {
-                    **{
-                        name: value[name][at]
-                        for name in ("steps", "step_seconds", "compile_seconds")
-                    },
-                    "state": states[at],
-                    "phase": phases[at],
-                },
-            )
-
-
-def gpu_rows(past: Mapping[str, Any], uuid: str) -> Iterator[tuple[float, dict[str, Value]]]:
-    """The seconds of one GPU, from the columns of ``/history``."""
-    item = next((entry for entry in past["gpus"] if entry["uuid"] == uuid), None)
-    if item is None:
-        return
-    for at, epoch in enumerate(past["at"]):
-        values = {name: item[name][at] for name in TRACED_OF_GPU}
-        if any(value is not None for value in values.values()):
-            yield epoch, values
-
-
-def _spread(begins: Sequence[Sequence[Any]], epochs: Sequence[float]) -> list[str | None]:
-    """A name for each second, from a list of begins."""
-    spread: list[str | None] = []
-    name: str | None = None
-    rest = list(begins)
-    for epoch in epochs:
-        while rest and rest[0][0] <= epoch + 0.001:
-            name = rest.pop(0)[1]
-        spread.append(name)
-    return spread
-
-
 def _both(name: str, value: Value, weight: float, other: Value, more: float) -> Value:
     if other is None:
         return value
@@ -169,10 +122,8 @@ def _rounded(value: Value) -> Value:
     return round(value, _DIGITS) if isinstance(value, float) else value
 
 
-_SECONDS = 3600
 _SECOND = 1.0  # the current second is incomplete
 
-Past = Callable[[int, str], Mapping[str, Any]]
 Known = tuple[Mapping[int, Samples], Mapping[str, Samples]]
 
 
@@ -195,33 +146,32 @@ class _OfRun:
         """Time of the last sample of any series."""
         return max((rank.last for rank in (*self.ranks.values(), *self.gpus.values())), default=0.0)
 
-    def fill(self, run: RunView, past: Mapping[str, Any], until: float) -> None:
-        """Add the seconds since the last sample, up to ``until``."""
+    def fill(self, run: RunView, hour: LastHour, seconds: int, until: float) -> None:
+        """Add the last ``seconds``, from the last sample up to ``until``."""
         began = began_at(run) - _SECOND
         ends = (ended_at(run) or 0.0) - _SECOND if not run.living else 0.0
         for view in run.ranks:
             trace = self.ranks.setdefault(view.rank, Trace(TRACED_OF_RANK, self._most))
-            for epoch, values in rank_rows(past, run.run, view.rank):
+            key = run.run, view.rank
+            for epoch, values in seconds_of(hour, key, TRACED_OF_RANK, seconds):
                 # before its record appears, samples of this name belong to an earlier run
                 of_another = values["state"] in ENDED_STATES and (not ends or epoch < ends)
-                if began <= epoch <= until and not of_another:
+                is_seen = values["steps"] is not None
+                if is_seen and began <= epoch <= until and not of_another:
                     trace.add(epoch, values)
         for uuid in {uuid for view in run.ranks for uuid in view.gpu_uuids}:
             gpu = self.gpus.setdefault(uuid, Trace(TRACED_OF_GPU, self._most))
-            for epoch, values in gpu_rows(past, uuid):
-                if began <= epoch <= until:
+            for epoch, values in seconds_of(hour, uuid, TRACED_OF_GPU, seconds):
+                is_seen = any(value is not None for value in values.values())
+                if is_seen and began <= epoch <= until:
                     gpu.add(epoch, values)
 
 
 class Traces:
-    """The traces of all runs.
+    """The traces of all runs, from the seconds of the last hour."""
 
-    ``past(seconds, run)``: the columns of the last seconds of a run and of all GPUs, as
-    ``/history`` has them, one value per second.
-    """
-
-    def __init__(self, store: Store, past: Past) -> None:
-        self._store, self._past = store, past
+    def __init__(self, store: Store, hour: LastHour) -> None:
+        self._store, self._hour = store, hour
         self._known: dict[str, _OfRun] = {}
 
     def of(self, run: RunView, now: float) -> Known:
@@ -231,10 +181,10 @@ class Traces:
         if of_run is None:
             of_run = self._known[id] = _OfRun(run, self._store.samples(id))
         passed = now - max(of_run.last, began_at(run)) + 2 * _SECOND
-        seconds = min(_SECONDS, max(2, math.ceil(passed)))
+        seconds = max(2, math.ceil(passed))
         ended = ended_at(run)
         until = now - _SECOND if run.living else now if ended is None else ended + _SECOND
-        of_run.fill(run, self._past(seconds, run.run), until)
+        of_run.fill(run, self._hour, seconds, until)
         ranks = {rank: trace.samples() for rank, trace in of_run.ranks.items()}
         gpus = {uuid: trace.samples() for uuid, trace in of_run.gpus.items()}
         return (

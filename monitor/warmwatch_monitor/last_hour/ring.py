@@ -37,6 +37,7 @@ _APART = 2  # seconds: between polls that are further apart, nothing is known
 STATES: tuple[str | None, ...] = (None, *(state.value for state in State))
 PHASE_NAMES: tuple[str | None, ...] = (None, *PHASES)
 PAUSE_NAMES: tuple[str | None, ...] = (None, "evaluation", "saving")
+_NAMES = {"state": STATES, "phase": PHASE_NAMES, "pause": PAUSE_NAMES}
 _PHASE_CODES = {phase: code for code, phase in enumerate(PHASE_NAMES)}
 _OTHER = _PHASE_CODES["other"]
 _LONG_PAUSE = 0.5  # seconds within one second
@@ -321,6 +322,33 @@ def columns(
             for uuid, groups in sorted(gpus.items(), key=lambda entry: readings[entry[0]].index)
         ],
     }
+
+
+def seconds_of(
+    history: LastHour, key: tuple[str, int] | str, names: Sequence[str], seconds: int
+) -> list[tuple[float, dict[str, float | str | None]]]:
+    """The last ``seconds`` of a rank (run and number) or of a GPU (uuid), each with its time.
+
+    ``names``: of the columns.
+    """
+    with history.lock:
+        series = history.gpus.get(key) if isinstance(key, str) else history.ranks.get(key)
+        if series is None:
+            return []
+        until = history.newest + 1
+        since = max(history.first, until - min(seconds, SECONDS))
+        epochs = _in_order(cut(history.epochs, since, until))
+        columns = {name: cut(series.columns[name], since, until) for name in names}
+    return [
+        (epoch, {name: _value(name, column[at]) for name, column in columns.items()})
+        for at, epoch in enumerate(epochs)
+    ]
+
+
+def _value(name: str, value: float) -> float | str | None:
+    if name in _NAMES:
+        return _NAMES[name][int(value)]
+    return None if value != value else int(value) if name == "steps" else value
 
 
 def _recompiles(compilations: Compilations, oldest: float) -> list[dict[str, Any]]:

@@ -11,10 +11,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -34,7 +34,7 @@ from warmwatch_monitor.base.settings import (
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.history.keeper import Keeper
 from warmwatch_monitor.history.store import Store
-from warmwatch_monitor.last_hour.ring import SECONDS, LastHour, columns
+from warmwatch_monitor.last_hour.ring import LastHour
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, say
 from warmwatch_monitor.output.json_text import as_json
@@ -330,7 +330,4 @@ def make_keeper(settings: HistorySettings, history: LastHour) -> Keeper | None:
     if settings.directory is None:
         return None
 
-    def past(seconds: int, run: str) -> Mapping[str, Any]:
-        return columns(history, seconds, run, SECONDS)
-
-    return Keeper(Store(settings, patience=_PATIENCE_SECONDS), past)
+    return Keeper(Store(settings, patience=_PATIENCE_SECONDS), history)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,10 @@ from support.values import replace
 from warmwatch_monitor.base.errors import SourceError
 from warmwatch_monitor.history import keeper as keepers
 from warmwatch_monitor.history.keeper import Keeper
-from warmwatch_monitor.history.traces import TRACED_OF_RANK, Trace, rank_rows
+from warmwatch_monitor.history.traces import TRACED_OF_RANK, Trace
+from warmwatch_monitor.last_hour.ring import LastHour
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.model.snapshot import RunView, Snapshot
-
-NO_PAST: Mapping[str, Any] = {"at": [], "ranks": [], "gpus": []}
 
 
 def remembered(directory: Path) -> list[RunSummary]:
@@ -44,7 +43,7 @@ def test_a_live_run_is_written_immediately_then_every_minute_and_at_its_end(
     tmp_path: Path,
 ) -> None:
     time = Time()
-    keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, time.clock())
+    keeper = Keeper(a.store(tmp_path), LastHour(), time.clock())
     keeper.write_due()
     assert (tmp_path / "history.db").exists(), "what is wrong would show before a run ends"
     keeper.take(seen(b.COMPILING))
@@ -65,7 +64,7 @@ def test_a_live_run_is_written_immediately_then_every_minute_and_at_its_end(
 
 def test_a_failed_write_is_reported_and_retried(tmp_path: Path) -> None:
     time = Time()
-    keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, time.clock())
+    keeper = Keeper(a.store(tmp_path), LastHour(), time.clock())
     (tmp_path / "history.db").mkdir()
     keeper.take(seen(b.ended("finished"), alive=False))
     for _ in range(3):
@@ -90,7 +89,7 @@ def test_a_poll_writes_runs_within_its_budget(
 ) -> None:
     monkeypatch.setattr(keepers, "HISTORY_SECONDS", 0.0)  # one run a poll
     time = Time()
-    keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, time.clock())
+    keeper = Keeper(a.store(tmp_path), LastHour(), time.clock())
     runs = tuple(owned(1_000, f"run{number}") for number in range(6))
     keeper.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=runs))
     keeper.write_due()
@@ -103,30 +102,18 @@ def test_a_poll_writes_runs_within_its_budget(
     assert len(remembered(tmp_path)) == 6
 
 
-def past(seconds: int, began: float) -> Mapping[str, Any]:
-    """A rank of one step a second, which compiled for ten."""
-    at = [began + second for second in range(seconds)]
-    return {
-        "at": at,
-        "ranks": [
-            {
-                "run": "gpt2",
-                "rank": 0,
-                "steps": list(range(seconds)),
-                "step_seconds": [0.5] * seconds,
-                "compile_seconds": [1.0] * 10 + [0.0] * (seconds - 10),
-                "states": [(began, "compiling"), (began + 10, "warm")],
-                "phases": [(began, "inductor"), (began + 10, None)],
-            }
-        ],
-        "gpus": [],
-    }
-
-
 def test_a_long_run_is_stored_more_coarsely_and_loses_no_compile_time() -> None:
     trace = Trace(TRACED_OF_RANK, 100)
-    for epoch, values in rank_rows(past(5_000, 64_000.0), "gpt2", 0):
-        trace.add(epoch, values)
+    for second in range(5_000):  # one step in each, after ten that compiled
+        compiles = second < 10
+        values = {
+            "steps": second,
+            "step_seconds": 0.5,
+            "compile_seconds": float(compiles),
+            "state": "compiling" if compiles else "warm",
+            "phase": "inductor" if compiles else None,
+        }
+        trace.add(64_000.0 + second, values)
     found = trace.samples()
     assert found is not None
     assert found.seconds == 64.0

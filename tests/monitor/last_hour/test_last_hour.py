@@ -8,7 +8,7 @@ import pytest
 
 from support import builders as b
 from support.values import replace
-from warmwatch_monitor.last_hour.ring import LastHour, columns
+from warmwatch_monitor.last_hour.ring import LastHour, columns, seconds_of
 from warmwatch_monitor.model.journal import Compilation
 from warmwatch_monitor.model.snapshot import RankView, Snapshot
 
@@ -42,6 +42,13 @@ def test_each_second_has_the_last_state_of_that_second() -> None:
     assert rank["step_seconds"] == [0.036, 0.036]
     assert rank["states"] == [(b.EPOCH + 0.4, "warm")]
     assert rank["phases"] == [(b.EPOCH + 0.4, None)]
+    names = ("steps", "step_seconds", "state", "phase")
+    first, second = seconds_of(history, ("gpt2", 0), names, 60)
+    values = {"steps": 12, "step_seconds": pytest.approx(0.036), "state": "warm", "phase": None}
+    assert first == (b.EPOCH + 0.4, values)
+    assert second == (b.EPOCH + 1, {**values, "steps": 40})
+    assert seconds_of(history, ("gpt2", 0), names, 1) == [second]
+    assert seconds_of(history, ("gpt2", 1), names, 60) == []
 
 
 def test_each_second_has_the_speed_of_the_headline_and_a_long_step_stands_out() -> None:
