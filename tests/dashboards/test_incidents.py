@@ -643,9 +643,11 @@ def test_a_rank_that_never_begins_is_a_page_before_the_timeout_of_those_that_wai
 
 
 def test_a_hang_in_the_first_collective_is_a_page_before_its_timeout() -> None:
+    """Once, though a daemon that was stopped has to see again that its rank does nothing."""
     world = World(12)
     for rank, daemon in enumerate((world.daemon(), world.daemon("b"))):
-        states = [(0.0, "starting"), (305.0, "stalled")]
+        again = [(500.0, "starting"), (515.0, "stalled")]
+        states = [(0.0, "starting"), (305.0, "stalled"), *again]
         daemon.rank(rank=rank, states=states, world_size=2, timeout=600, stall_limit=300, steps=0)
     times = [about(6.25, 12)]
     assert world.alerts == {"WarmwatchStalled": times, "WarmwatchStalledLong": times}

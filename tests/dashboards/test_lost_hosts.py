@@ -84,6 +84,17 @@ def test_a_host_that_dies_while_the_others_wait_is_a_page_before_they_stall(
     )
 
 
+def test_a_daemon_that_falls_silent_after_a_page_of_its_run_is_no_second_page() -> None:
+    """Though the ranks of the others make no step since: they wait for the one that was lost."""
+    world = World(12)
+    silent = world.daemon("silent", down=lambda at: 375 <= at < 450)
+    waits: dict[str, Any] = {"quiet_since": 300.0, "conditions": {"silent": (310, 9999)}}
+    silent.rank(states=[(0, "warm"), (300, "lost")], end={"end": "lost"}, world_size=3)
+    silent.rank(rank=1, world_size=3, **waits)
+    world.daemon("other").rank(rank=2, world_size=3, **waits)
+    assert world.alerts == {"WarmwatchRankLost": [about(5.75, 12)]}
+
+
 @pytest.mark.long
 def test_a_host_that_is_scraped_every_minute_is_found_as_well(
     monkeypatch: pytest.MonkeyPatch,

@@ -175,7 +175,7 @@ FIRE: dict[str, dict[str, tuple[float, float]]] = {
     "WarmwatchNameCollision": {"namesakes": (6.25, 20.0)},
     "WarmwatchTwoDaemons": {"shared": (3.0, 20.0)},
     "WarmwatchSourceDown": {"nvml": (2.0, 20.0), "records": (4.0, 20.0)},
-    "WarmwatchRecordsRefused": {"bad": (12.0, 20.0)},
+    "WarmwatchRecordsRefused": {"bad": (4.0, 20.0)},
     "WarmwatchRecordDirectoryFull": {"bad": (4.0, 20.0)},
     "WarmwatchSourceStale": {"host": (3.25, 20.0)},
     "WarmwatchClockOff": {"late": (2.25, 20.0)},

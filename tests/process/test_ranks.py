@@ -150,6 +150,39 @@ def test_the_rank_that_the_others_wait_for_is_named(records: Path, ranks: int) -
         wait_until(lambda: set(states(url)) == {"finished"})
 
 
+JOINS = """
+import torch.distributed as dist
+from datetime import timedelta
+
+if RANK == 1:
+    stop_at("init")
+dist.init_process_group("gloo", timeout=timedelta(seconds=900))
+stop_at("joined")
+dist.destroy_process_group()
+"""
+
+
+def test_ranks_are_seen_from_the_call_on_in_which_they_wait_for_each_other(records: Path) -> None:
+    """Without an optimizer and without Dynamo: they may hang there, or in the next collective."""
+    places = Places(records)
+    env = {"HERE": places.prefix}
+    with (
+        training(records, PRELUDE + JOINS, launcher=torchrun(2), env=env) as started,
+        daemon(records) as url,
+    ):
+        wait_until(lambda: places.has("init", 1))
+        wait_until(lambda: states(url) == ["starting"])
+        assert only_run(url)["missing_ranks"] == [1]
+        places.go("init")
+        places.reached("joined", 2)
+        wait_until(lambda: states(url) == ["starting"] * 2)
+        timeouts = lambda: [rank["collective_timeout_seconds"] for rank in only_run(url)["ranks"]]  # noqa: E731
+        wait_until(lambda: timeouts() == [900, 900])
+        places.go("joined")
+        assert started.wait() == 0, started.stderr
+        wait_until(lambda: states(url) == ["finished"] * 2)
+
+
 @pytest.mark.long
 def test_a_restart_continues_the_run_with_a_new_attempt(records: Path) -> None:
     places = Places(records)

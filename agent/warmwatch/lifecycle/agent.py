@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from threading import RLock, main_thread
 from typing import Any
@@ -20,6 +21,7 @@ from warmwatch.lifecycle.process_state import ProcessState
 from warmwatch.lifecycle.step_source import StepSource
 from warmwatch.lifecycle.warmth import AfterWarm, WarmCallbacks
 from warmwatch.process.ending import End, on_child_exit, on_main_thread_exception
+from warmwatch.process.identity import launched_with_peers
 from warmwatch.process.process_tree import child_name, is_data_worker, is_preparing
 from warmwatch.process.settings import Settings, plain_name
 from warmwatch.process.torch_state import Parameters, has_peers
@@ -42,7 +44,7 @@ class Agent:
         options: arguments of ``attach()``: ``run``, ``tokens_per_step``...
         attached: attach time on the monotonic and on the wall clock, in nanoseconds.
         deferred: create the record at the first step or compile activity; of a rank with peers
-            with its first optimizer, or when Dynamo is imported.
+            when it initializes its process group or creates an optimizer.
 
     Attributes:
         listener: receives the events of all hooks.
@@ -207,6 +209,15 @@ class Agent:
         if self._hint and child_name() is None and process.record.visible:
             self._hint = False
             process.announcer.attached()
+
+    def open_if_rank(self) -> None:
+        """Open the record of a rank with peers, by its launcher or by its process group; or update
+        its rank and its collectives' timeout.
+        """
+        if self.record.opened:
+            self.record.refresh()
+        elif has_peers() or (child_name() is None and launched_with_peers(os.environ)):
+            self.open()
 
     def end_deferral(self) -> None:
         """Open the record without waiting for a step or compile activity."""

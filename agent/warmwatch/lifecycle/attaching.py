@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from warmwatch import _guard
 from warmwatch.hooks.installation import ImportWatch
+from warmwatch.hooks.training import process_groups
 from warmwatch.process import process_tree
 from warmwatch.process.ending import End, current_end, on_exit
 from warmwatch.process.settings import Settings, checked, settings_from
@@ -64,7 +65,8 @@ class Attached:
         self._at = monotonic_ns(), time_ns()
         self._agent: Agent | None = None
         self._creating = RLock()
-        modules = (_DYNAMO, *_OTHER_COMPILERS)
+        self._leave_groups: Callable[[], None] | None = None
+        modules = (_DYNAMO, *_OTHER_COMPILERS, process_groups.MODULE)
         self._watch = ImportWatch({name: partial(self._arm, name) for name in modules})
 
     def start(self) -> None:
@@ -138,6 +140,8 @@ class Attached:
         _attached = None
         try:
             self._watch.stop()
+            if self._leave_groups is not None:
+                self._leave_groups()
             if self._agent is not None:
                 self._agent.detach()
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
@@ -149,6 +153,8 @@ class Attached:
             if module == _DYNAMO:
                 self._on_dynamo()
                 self.agent.arm()
+            elif module == process_groups.MODULE:
+                self._leave_groups = process_groups.install(lambda: self.agent.open_if_rank())
             else:
                 self.agent.arm_other_compilers(module)
         except Exception as error:  # noqa: BLE001 - the import is the training's, not ours

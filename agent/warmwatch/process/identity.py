@@ -90,6 +90,11 @@ def _launcher(
     return "", None, None, None
 
 
+def launched_with_peers(environ: Mapping[str, str]) -> bool:
+    """Whether a launcher made this process one of at least two ranks."""
+    return (_launcher(environ)[3] or 1) > 1
+
+
 def own_rank(environ: Mapping[str, str]) -> bool:
     """Whether this child process is a rank itself, initialized by itself or by a launcher."""
     if distributed():

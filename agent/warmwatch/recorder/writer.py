@@ -514,7 +514,7 @@ class OwnRecord:
         """Append a line to the journal."""
         self.writer.note(event, t, values, essential=essential)
         if event in _REFRESHING:
-            self._refresh()
+            self.refresh()
 
     def image(self) -> record.Slot:
         """The current content of the slot."""
@@ -533,7 +533,7 @@ class OwnRecord:
         except (OSError, AttributeError, ImportError) as error:
             pass_on(error)  # not supported by this C library or system: the status is unknown
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         """Update what may be determined late: GPUs, rank, versions, timeout of collectives."""
         if self._identity is None:
             return

@@ -64,7 +64,8 @@ def run(
 
     CMD is what you would type: python train.py, python -m pkg, torchrun, accelerate launch,
     deepspeed, srun, a script. Warmwatch need not be installed in the Python environments that CMD
-    uses. A process shows up at its first step or compilation; other processes never do.
+    uses. A process shows up at its first step or compilation, one of several ranks at
+    init_process_group(); other processes never do.
 
     --serve ends its daemon with CMD. A `warmwatch serve` of these records is used and stays if it
     answers at WARMWATCH_ADDRESS (127.0.0.1:10464 by default). --report prints to stdout if that is

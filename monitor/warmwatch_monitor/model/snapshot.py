@@ -318,7 +318,7 @@ class RecordRoom(Struct, frozen=True, kw_only=True):
 
     directory: str
     free_bytes: Annotated[int | None, figure("record_directory_free_bytes")]
-    """What is free for records in a record directory."""
+    """What is free for records in a record directory; 0 if its file system is read-only."""
     free_inodes: Annotated[int | None, figure("record_directory_free_inodes")]
     """How many more files a record directory takes; a record has up to five."""
     identity: str

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from support.filesystems import mounted
 from support.records import held, warm, write_record
 from support.users import ALICE
 from warmwatch.shared import places
@@ -88,3 +90,24 @@ def test_free_room_is_that_of_each_directory(shared: Path) -> None:
     assert room.free_bytes is not None
     assert abs(room.free_bytes - there.f_bavail * there.f_frsize) < 1 << 30
     assert room.free_inodes is None or room.free_inodes > 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_a_read_only_file_system_has_no_room_but_a_read_only_mount_of_it_has(
+    tmp_path: Path,
+) -> None:
+    """A monitor in a container mounts the directory so, and trainings write to it."""
+    bound = tmp_path / "bound"
+    bound.mkdir()
+    with mounted("tmpfs") as disk:
+        subprocess.run(["mount", "--bind", disk.place, bound], check=True)
+        try:
+            subprocess.run(["mount", "-o", "remount,bind,ro", bound], check=True)
+            (room,) = read(bound, everybody=False).rooms
+            assert room.free_bytes
+            assert room.free_inodes
+            subprocess.run(["mount", "-o", "remount,ro", disk.place], check=True)
+            (room,) = read(bound, everybody=False).rooms
+            assert (room.free_bytes, room.free_inodes) == (0, 0)
+        finally:
+            subprocess.run(["umount", "--lazy", bound], check=False)

@@ -155,10 +155,11 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
     if not living:
         yield noted(
             "no living training has a record here",
-            advice="an attached one makes its record when it builds its optimizer or calls "
-            "torch.compile, else at its first warmwatch.step(): until then nothing can show it. If "
-            'it steps already, is "import warmwatch.auto" in it, without WARMWATCH_DISABLE, with '
-            "the same WARMWATCH_DIR and, in a container, with that directory mounted?",
+            advice="an attached one makes its record when it calls init_process_group() or "
+            "torch.compile, or builds its optimizer, else at its first warmwatch.step(): until "
+            'then nothing can show it. If it steps already, is "import warmwatch.auto" in it, '
+            "without WARMWATCH_DISABLE, with the same WARMWATCH_DIR and, in a container, with that "
+            "directory mounted?",
         )
     if settings.observe:
         yield from _unrecorded(without_record())
@@ -212,7 +213,7 @@ def _room(room: RecordRoom) -> Finding:
         return fine(what, names=(room.directory,))
     return trouble(
         f"{what}, too little for new records",
-        advice=f"remove what is no record there; {_LEAVES}",
+        advice=f"make it writable, or remove what is no record there; {_LEAVES}",
         names=(room.directory,),
     )
 

@@ -234,12 +234,23 @@ def _room(path: str) -> RecordRoom | None:
         result, place = os.statvfs(path), os.stat(path)
     except OSError:
         return None
+    writable = not (result.f_flag & os.ST_RDONLY and _read_only(place.st_dev))
     return RecordRoom(
         identity=f"{boot_id()} {place.st_dev} {place.st_ino}",
         directory=path,
-        free_bytes=result.f_bavail * result.f_frsize if result.f_blocks else None,  # 0: no limit
-        free_inodes=result.f_favail if result.f_files else None,  # 0: as many as there is room for
+        # of no blocks or files: no limit
+        free_bytes=result.f_bavail * result.f_frsize * writable if result.f_blocks else None,
+        free_inodes=result.f_favail * writable if result.f_files else None,
     )
+
+
+def _read_only(device: int) -> bool:
+    """Whether nobody can write to this file system; a monitor's own mount may be read-only."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    with contextlib.suppress(OSError), open("/proc/self/mountinfo") as mounts:
+        fields = (line.split() for line in mounts)
+        return any(field[2] == number and "ro" in field[-1].split(",") for field in fields)
+    return False
 
 
 _PAUSE_NS = 10 * 10**9

@@ -26,8 +26,8 @@ from warmwatch_monitor.output.summary import (
 
 _HOW_TO_ATTACH = 'add "import warmwatch.auto" to a training, or start it with "warmwatch run"'
 _WHEN_SEEN = (
-    "a training shows up when it builds its optimizer or calls torch.compile, else at its first "
-    "warmwatch.step()"
+    "a training shows up when it calls init_process_group() or torch.compile, or builds its "
+    "optimizer, else at its first warmwatch.step()"
 )
 _AWAITED = "waiting for the first step or compilation of the command"
 NO_RUN = f"{NO_RECENT_RUN}; {_HOW_TO_ATTACH}; {_WHEN_SEEN}"
