@@ -110,5 +110,6 @@ def test_modules_of_a_library_class_are_named_by_their_place(records: Path) -> N
     places = re.findall(r"`Sequential` \(train.py:(\d+)\)", shown)
     assert len(set(places)) == 2, shown
     assert re.search(r"`AdamW.step` \(train.py:\d+\) +3 ", shown), shown
-    assert "the backward by compiled autograd" in shown
+    # a module of that name in 2.6
+    assert re.search("the backward by compiled autograd|`CompiledAutograd.forward`", shown), shown
     assert not re.search("the model|wrapper|eval_with_key|external_utils", shown), shown

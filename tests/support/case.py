@@ -312,7 +312,7 @@ def expected_conditions(case: Case) -> set[str]:
     holds = {
         "thrashing": any(third - first < 10 for first, third in zip(late, late[2:], strict=False))
         or _in_each_step(case),
-        "fallback": "hit config." in case.reference.output,
+        "fallback": any(text in case.reference.output for text in ("hit config.", "WON'T CONVERT")),
         "unknown": _swaps_later(case),
         "nothing_captured": _captured_nothing(case),
         "never_compiled": case.scenario.in_vain and not case.watched.account["compilations"],

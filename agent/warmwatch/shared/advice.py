@@ -42,8 +42,8 @@ Subject = tuple[str, str]  # a tensor and a dim, or a number and an empty text
 ADVICE = {
     "shape": (
         "Pad the size that changes, or bucket it (a ragged last batch can be dropped), or mark it "
-        "with torch._dynamo.maybe_mark_dynamic on the very tensor that you pass, before each call "
-        "(a view or a copy loses the mark)."
+        "with torch._dynamo.maybe_mark_dynamic before each call, on each tensor of that size that "
+        "you pass (a view or a copy loses the mark)."
     ),
     "grad_mode": (
         "Run one evaluation (or no_grad) step at the start of the run, so that its graph is "
@@ -51,7 +51,9 @@ ADVICE = {
     ),
     "dtype": "Cast the tensor to one dtype before it reaches the compiled function.",
     "requires_grad": (
-        f"Set requires_grad of parameters and inputs before the first step and leave it so, {EACH}."
+        "Set requires_grad of parameters and inputs before the first step and leave it so (to "
+        "train a parameter later, add it to the optimizer then, and clear all gradients by "
+        f"model.zero_grad()), {EACH}."
     ),
     "autocast": (
         "Enter autocast with the same dtype and enabled flag around every call of the "
@@ -291,14 +293,16 @@ _CONSTANT_PLACE = rf"{_IN_GLOBAL}|\.__(?:kw)?defaults__\b"
 # that it has a value, or is of a type
 _NUMBER_GUARD = r"^(?P<name>[\w.\[\]'\"]+) == -?\d|^___check_type_id\((?P<typed>[\w.\[\]'\"]+),"
 _FLOAT = r"^(?P<name>[\w.\[\]'\"]+) == (?P<old>-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+))$"
+_FLOAT_EXPRESSION = r"^\(.{1,200}\) == -?\d+\.\d"  # `(1.0 + clip) == 1.2`
 _OF_CONSTANT_FLOAT = (
     "The code makes a constant of this number: pass it as a tensor and compute with torch "
     "functions (torch.exp instead of math.exp), or keep it out of the compiled function."
 )
 _OF_FLOAT_OF_FUNCTION = (
-    "A function of PyTorch, such as dropout() or layer_norm(), makes a constant of this number, "
-    "and a tensor in its place breaks the graph: change it in few steps, since each value compiles "
-    "once, or compute the same with tensors (of dropout: x * (torch.rand_like(x) > p) / (1 - p))."
+    "A function of PyTorch, such as clamp(), dropout() or layer_norm(), makes a constant of this "
+    "number: pass a tensor where the function takes one (clamp() does), change the number in few "
+    "steps, since each value compiles once, or compute the same with tensors (of dropout: "
+    "x * (torch.rand_like(x) > p) / (1 - p))."
 )
 _DYNAMIC_NUMBER = (
     "PyTorch treats a number as dynamic once it has changed: other values usually need no "
@@ -319,8 +323,8 @@ _AT_FIRST = {_OF_CHANGED: _DYNAMIC_NOW, _OF_CHANGED_NUMBER: _DYNAMIC_NUMBER}
 # Where that compilation took a notable time, what saves it in the next run
 FROM_THE_START = {
     _DYNAMIC_NOW: (
-        "Mark the size with torch._dynamo.maybe_mark_dynamic on the very tensor that you pass, "
-        "from the first call on: one compilation then serves all sizes."
+        "Mark the size with torch._dynamo.maybe_mark_dynamic, on each tensor of that size that you "
+        "pass, from the first call on: one compilation then serves all sizes."
     )
 }
 # Another value of the number may need another of these.
@@ -358,6 +362,8 @@ def of_integer(reason: str, dynamic: bool | None) -> str | None:
         return _OF_STATIC_GLOBAL_INTEGER if dynamic is False else _OF_GLOBAL_INTEGER
     if INTEGER_SETTING in first:
         return _OF_STATIC_INTEGER if dynamic is False else _OF_INTEGER
+    if re.match(_FLOAT_EXPRESSION, guard):
+        return _of_constant_float(first)
     if re.search(COMPARES, guard) or (match and re.search(_OWN_PLACE, first)):
         if not _is_in_kernel(first) or re.search(r"\d\.\d", guard):  # a fraction is no size
             return _OF_CONSTANT_INTEGER if match else _OF_NUMBER_CONDITION
@@ -388,7 +394,7 @@ def _of_number(reason: str, dynamic: bool | None) -> str | None:
     float of which the code, or a function of PyTorch in it, made a constant again."""
     first, *others = [entry[:_LONGEST] for entry in reason.split("\n")[:_MOST_ENTRIES]]
     if re.match(_FLOAT, guard_of(first)) and re.search(_OWN_PLACE, first):
-        return _OF_FLOAT_OF_FUNCTION if _is_in_kernel(first) else _OF_CONSTANT_FLOAT
+        return _of_constant_float(first)
     match = _number(first)
     if match is None or dynamic is True:  # then it was an input from the first compilation on
         return None
@@ -398,6 +404,10 @@ def _of_number(reason: str, dynamic: bool | None) -> str | None:
     if any(item["name"] == match["name"] and item["old"] != match["old"] for item in again):
         return None  # it changed before, and the code makes it a constant
     return _OF_CHANGED_NUMBER
+
+
+def _of_constant_float(entry: str) -> str:
+    return _OF_FLOAT_OF_FUNCTION if _is_in_kernel(entry) else _OF_CONSTANT_FLOAT
 
 
 def _number(entry: str) -> re.Match[str] | None:

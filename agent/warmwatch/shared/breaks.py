@@ -59,6 +59,11 @@ _REMEDIES = (
         "seed the generator and draw the random numbers outside of the compiled function, or leave "
         "generator= out: torch.manual_seed() seeds the default generator",
     ),
+    _Remedy(  # passed as a number, it compiles each way of the branch again
+        ("random.random", "random.randint", "random.randrange", "random.uniform", "random.choice"),
+        f"{_OUTSIDE}: where a branch depends on it, as a tensor that multiplies what the branch "
+        "would skip (x + keep * f(x))",
+    ),
     _Remedy(  # Python's random numbers are inputs of the graph
         ("unimplemented builtin op on tensor",),
         "compute it outside of the compiled function, such as what follows from a number of "

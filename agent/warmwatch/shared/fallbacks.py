@@ -13,7 +13,8 @@ from typing import Any
 # Closed list: the label of the metric. ``setting`` of a journal line is the cause, or the name of
 # the limit that was hit.
 LIMIT, FLEX, DISABLED = CAUSES = ("recompile_limit", "flex_attention", "disable")
-MODE = "dispatch_mode"  # a setting of the cause ``disable``: PyTorch skips the function as well
+# settings of the cause ``disable``: PyTorch skips the function as well
+MODE, SUPPRESSED = OF_DISABLED = ("dispatch_mode", "suppress_errors")
 REMEDIES = {
     LIMIT: "It was recompiled up to the limit. Calls that fit a compiled entry still run compiled, "
     "others run eagerly: see to its recompiles first.",
@@ -21,16 +22,20 @@ REMEDIES = {
     DISABLED: "Leave torch._dynamo.config.disable unset.",
     MODE: "Enter such a mode around the uncompiled function only: after a call in one, this PyTorch"
     " never runs a function compiled again.",
+    SUPPRESSED: "Leave torch._dynamo.config.suppress_errors unset to get the exception, and mend "
+    "what fails, or stop compiling the function.",
 }
 
 
 def cause_of(setting: str | None) -> str:
-    return DISABLED if setting == MODE else setting if setting in (FLEX, DISABLED) else LIMIT
+    if setting in OF_DISABLED:
+        return DISABLED
+    return setting if setting in (FLEX, DISABLED) else LIMIT
 
 
 def reason_of(setting: str | None) -> str:
     """What to pass to the functions below: the cause, or a setting with words of its own."""
-    return MODE if setting == MODE else cause_of(setting)
+    return setting if setting in OF_DISABLED else cause_of(setting)
 
 
 def function_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -51,7 +56,7 @@ def happens(cause: str, where: str, *, fullgraph: bool = False) -> str:
     if cause == FLEX:
         return f"`flex_attention` runs unfused{f' in {where}' if where else ''}"
     who = where or "a function"
-    if cause in (DISABLED, MODE):
+    if cause == DISABLED or cause in OF_DISABLED:
         return f"calls of {who} run eagerly"
     return f"new inputs of {who} {'fail' if fullgraph else 'run eagerly'}"
 
@@ -68,6 +73,7 @@ def words(
         FLEX: "it is called uncompiled",
         DISABLED: "a new input came while torch._dynamo.config.disable was set",
         MODE: "it was called in a TorchDispatchMode, such as FlopCounterMode",
+        SUPPRESSED: "its compilation failed, which torch._dynamo.config.suppress_errors hides",
         LIMIT: f"the recompile limit{limited} was reached{' (fullgraph)' if fullgraph else ''}",
     }
     return f"{happens(cause, where, fullgraph=fullgraph)}{since}: {why[cause]}"

@@ -37,6 +37,7 @@ _TYPE = (
 _KEY_SETS = r"expected DispatchKeySet\(([\w, ]+)\), actual DispatchKeySet\(([\w, ]+)\)"
 _SIZE = r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
 _EQUAL = r"([\w.\[\]'\"]+)\.size\(\)\[(\d+)\] == ([\w.\[\]'\"]+)\.size\(\)\[(\d+)\]"
+_COMPUTED = r"\((.{1,200})\) == (-?\d+\.\d+)"  # a number that the code computes
 _REDACTED = "['...']"  # a key of the program
 _TEXTS = ("'...'", "b'...'")  # its values
 _LINE = r"  # (?!<frozen )([\w.<>+@-]+:\d+) in "
@@ -245,6 +246,8 @@ def _condition(guard: str, entry: str) -> str | None:
     if any(re.fullmatch(text, guard) for text in (_RANGE, _EQUAL, _LENGTH)):
         return None
     condition = re.sub(_SIZE, r"\g<name>.\g<what>(\g<dim>)", guard)
+    if computed := re.fullmatch(_COMPUTED, condition):
+        return f"`{computed[1]}` is no longer {_short(computed[2])}"
     of_line = re.search(_LINE, entry)
     return f"`{condition}` no longer holds{f' ({of_line[1]})' if of_line else ''}"
 
@@ -356,8 +359,8 @@ def _value(guard: str, category: str | None) -> str | None:
         module = f"the module `{owner}`" if "." in owner else "the module"
         was, now = ("eval", "train") if value in ("False", "0") else ("train", "eval")
         return f"{module} went from {was}() to {now}()"
-    # the agent redacts strings: "it is no longer '...'" would help no one
-    return f"`{name}` changed" if value in _TEXTS else f"`{name}` is no longer {value}"
+    # the agent redacts strings: "it is no longer '...'", or "{'...'}", would help no one
+    return f"`{name}` changed" if _TEXTS[0] in value else f"`{name}` is no longer {value}"
 
 
 def _short(value: str) -> str:

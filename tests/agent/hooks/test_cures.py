@@ -286,6 +286,12 @@ def made_class(width: int = 4) -> type:
     return Net
 
 
+def clipped(*, cured: bool) -> None:
+    step = torch.compile(lambda x, clip: x.clamp(1 - clip, 1 + clip), backend="aot_eager")
+    for clip in (0.1, 0.2, 0.3, 0.4):
+        step(x().requires_grad_(), torch.tensor(clip) if cured else clip)
+
+
 def new_class(*, cured: bool) -> None:
     once = made_class()
     for _ in range(3):
@@ -506,6 +512,7 @@ CURES: list[tuple[Program, str, str, int]] = [
     (branch_on_a_number, "`step <= 5` no longer holds (test_", "outside of the compiled", 1),
     (dropout_that_rises, ".p` went from 0.3 to", "(torch.rand_like(x) > p) / (1 - p)", 0),
     (exponent, "`rate` went from 0.3 to", "torch.exp instead of math.exp", 0),
+    (clipped, "`1.0 + clip` is no longer 1.3", "pass it as a tensor", 0),
     (timestep, "`t`, a tensor as an index, is no longer 2", "x[t[None]]", 0),
     (new_class, "`self` is of another type than `Net`", "Define the class once", 0),
     (new_model, "first compilation of another `Net`", "torch._dynamo.reset() between trials", 0),
@@ -525,10 +532,17 @@ CURES: list[tuple[Program, str, str, int]] = [
 LESS: dict[str, dict[Program, tuple[str, str] | None]] = {
     "2.6": {
         keys: ("the length of `of`", "number of items"),
-        names: ("`of` is no longer", "Keep the value"),
+        names: ("`of` changed", "Pass the same value"),
+        grown_list: ("the length of `self.of` is no longer 1", "number of items"),
+        filled_in_the_first_call: ("`self.of` was empty", "fill it before the first"),
+        dropout_that_rises: (".p` went from", "if the code only computes with it"),
+        exponent: ("`rate` went from", "if the code only computes with it"),
+        clipped: ("`clip` went from", "if the code only computes with it"),
+        end_of_a_cache: None,
+        masks_by_length: None,
         counter: None,
         global_counter: None,
-        new_class: ("first compilation of another `Net`", "make it once"),
+        new_class: ("first compilation of another `Net`", "create it once"),
         text: ("`of['...']` changed", "branch on it before the call"),
         crop: (
             "(x.size(3) // 4))) != 0` no longer holds (test_cures.py:",

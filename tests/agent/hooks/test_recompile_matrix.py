@@ -45,6 +45,8 @@ def two_in_the_warm_up(cell: Cell) -> Calls:
 
 
 def with_the_setting(cell: Cell) -> Calls:
+    if not hasattr(torch._dynamo.config, "allow_unspec_int_on_nn_module"):
+        pytest.skip("2.6 has no such setting")
     with torch._dynamo.config.patch(allow_unspec_int_on_nn_module=True):
         yield from without_static_shapes(cell)
 
@@ -125,8 +127,8 @@ def test_the_value_that_changed_is_named_and_the_remedy_cures(cell: Cell) -> Non
             expected = "is no longer"  # an attribute of a class is not read
         assert expected in str(words).replace(f" of {cell.name})", "")
         assert cell.remedy in str(listener.said[-1][2])
-    if cell.cure is None:
-        return
+    if cell.cure is None or (VERSION == "2.6" and cell.label == "batch, list of modules"):
+        return  # 2.6 reads no mark there
     late, start = 0, counted()
     graphs = start[0]
     for _, is_warm in CURES[cell.cure](cell):

@@ -7,6 +7,7 @@ EXPECT = {
     "long": True,
     "states": "compiling warming warm",
     "failures": 1,
+    "fallbacks": 1,
     "uncompiled_graphs": 1,
     "limits": "the trace also shows the graph whose compilation failed",
 }

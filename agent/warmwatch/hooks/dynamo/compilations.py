@@ -25,6 +25,7 @@ from warmwatch.hooks.points import (
     untraced,
 )
 from warmwatch.hooks.redaction import hint_of_failure
+from warmwatch.shared.fallbacks import SUPPRESSED
 from warmwatch.shared.user_code import place
 
 NAMES = ("log_compilation_event",)  # names of the function, newest first
@@ -138,8 +139,12 @@ def install(listener: Listener) -> Installed:
     def report_compilation(metrics: Any) -> None:
         lacking.update(missing_counters(counters, metrics))
         raised = sys.exc_info()[1]
-        values = entry(metrics, raised, one_graph=must_be_one_graph())
-        listener.post("compilation", {"kind": kind_of(metrics), **values})
+        kind, one_graph = kind_of(metrics), must_be_one_graph()
+        values = entry(metrics, raised, one_graph=one_graph)
+        listener.post("compilation", {"kind": kind, **values})
+        if "failure" in values and kind == "forward" and not one_graph and config.suppress_errors:
+            where = {field: values.get(field) for field in ("id", "name", "file", "line")}
+            listener.post("fallback", {"setting": SUPPRESSED, **where})
 
     def log_compilation(metrics: Any, *args: Any, **kwargs: Any) -> Any:
         if replaced.listening:

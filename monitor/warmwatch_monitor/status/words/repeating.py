@@ -435,8 +435,6 @@ def _remedy(cause: str, figures: Figures) -> str | None:
             f"{_own(fallback, variants)}.{_or_instead(fallback, figures)}"
         )
     instead = _instead(fallback, figures)
-    if fallback.in_a_row >= REPEATED_STEPS:
-        return f"{instead} A higher {name} only delays it."
     doubled = 2 * (fallback.limit or 8)
     if _within_a_step(fallback, figures):
         return (
