@@ -15,7 +15,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 
 EXTRA = (
-    *("click", "msgspec", "prometheus_client"),
+    *("click", "msgspec", "prometheus_client", "psutil"),
     *("rich", "starlette", "textual", "uvicorn"),
 )
 # What `status` loads, with `--watch`: to look for all takes it 2 million instructions.

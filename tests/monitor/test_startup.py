@@ -144,7 +144,7 @@ def test_status_looks_for_no_library_that_it_does_not_load(tmp_path: Path) -> No
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
     looked_for = set(done.stderr.splitlines()[-1].split())
     assert {"click", "msgspec", "rich"} <= looked_for
-    assert looked_for & {"starlette", "textual", "uvicorn"} == set()
+    assert looked_for & {"psutil", "starlette", "textual", "uvicorn"} == set()
 
 
 def test_status_defines_no_named_tuple_but_those_that_it_shares_with_the_agent(

@@ -40,7 +40,7 @@ from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.output.safe_writing import place_of, write
 
 LIBRARIES = (
-    *("warmwatch", "torch", "triton", "nvidia-ml-py", "prometheus-client"),
+    *("warmwatch", "torch", "triton", "nvidia-ml-py", "psutil", "prometheus-client"),
     *("starlette", "uvicorn", "msgspec", "click", "rich", "textual"),
 )
 # keys of `/status` whose strings come from closed lists

@@ -18,8 +18,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import IO, Any
 
-from warmwatch_monitor.sources import proc
-from warmwatch_monitor.sources.processes import children_by_scan, with_descendants
+import psutil
 
 _PAUSE_SECONDS = 0.05
 # signals that end it, in order, and the seconds to wait after each
@@ -127,9 +126,9 @@ def _end(
     patience: tuple[tuple[signal.Signals, float], ...],
     hurry: Callable[[], bool],
 ) -> None:
-    family: dict[int, int] = {}
+    family: set[psutil.Process] = set()
     for number, seconds in patience:
-        family |= _below(child.pid)
+        family |= _below(child)
         if number == signal.SIGINT:
             with suppress(OSError):
                 os.killpg(child.pid, number)
@@ -139,14 +138,16 @@ def _end(
             return
 
 
-def _below(root: int) -> dict[int, int]:
-    """When each living descendant began, by pid. A session finds those that lost their parent."""
-    orphans = (pid for pid in proc.pids() if _session(pid) == root != pid)
-    family = {}
-    for pid in (*orphans, *with_descendants(root, children_by_scan())[1:]):
-        with suppress(OSError):
-            family[pid] = proc.stat(pid).started
-    return family
+def _below(child: subprocess.Popen[bytes]) -> set[psutil.Process]:
+    """Its living descendants. Those that lost their parent are found by their session."""
+    processes = {
+        process
+        for process in psutil.process_iter()
+        if _session(process.pid) == child.pid != process.pid
+    }
+    with suppress(psutil.Error):
+        processes.update(psutil.Process(child.pid).children(recursive=True))
+    return processes
 
 
 def _session(pid: int) -> int | None:
@@ -157,34 +158,31 @@ def _session(pid: int) -> int | None:
 
 
 def _send(
-    number: signal.Signals, child: subprocess.Popen[bytes], family: Mapping[int, int]
+    number: signal.Signals, child: subprocess.Popen[bytes], family: set[psutil.Process]
 ) -> None:
     with suppress(OSError):
         child.send_signal(number)
-    for process in filter(_lives, family.items()):
-        with suppress(OSError):
-            os.kill(process[0], number)
+    for process in family:
+        with suppress(psutil.Error):
+            process.send_signal(number)
 
 
 def _gone(
     child: subprocess.Popen[bytes],
-    family: Mapping[int, int],
+    family: set[psutil.Process],
     deadline: float,
     hurry: Callable[[], bool],
 ) -> bool:
     """Whether all of them end before the deadline."""
-    while child.poll() is None or any(map(_lives, family.items())):
+    while child.poll() is None or any(map(_lives, family)):
         if hurry() or time.monotonic() > deadline:
             return False
         time.sleep(_PAUSE_SECONDS)
     return True
 
 
-def _lives(process: tuple[int, int]) -> bool:
-    """Whether this pid is still the process that began then."""
-    pid, started = process
+def _lives(process: psutil.Process) -> bool:
     try:
-        stat = proc.stat(pid)
-    except OSError:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
         return False
-    return stat.started == started and stat.state not in "ZX"
