@@ -57,13 +57,6 @@ def console_lines(records: Path, body: str, **options: Any) -> list[str]:
     return lines_of(started.stderr)
 
 
-def test_a_background_compilation_is_not_reported_as_warm(records: Path) -> None:
-    asynchronous = "import torch._inductor.compile_fx as fx; fx.fx_compile_async = True\n"
-    body = TRAINS + asynchronous + "train(compiled, optimizer, 8)\nresult(warmwatch.state())"
-    (ended,) = console_lines(records, body)
-    assert ended.startswith("ended after 8 steps: ")
-
-
 def test_functions_compiled_before_it_attached_are_not_reported_as_eager(records: Path) -> None:
     late = "train(compiled, optimizer, 2)\nwarmwatch.attach()\ntrain(compiled, optimizer, 8)\n"
     warm, ended = console_lines(records, TRAINS + late + "result(None)", attach=False)
@@ -71,7 +64,7 @@ def test_functions_compiled_before_it_attached_are_not_reported_as_eager(records
     assert "no compile event since the agent was attached" in ended
 
 
-@pytest.mark.long  # test_helper_processes.py has spawned ranks, and how they end
+@pytest.mark.long  # test_children.py has spawned ranks, and how they end
 def test_a_spawned_rank_ends_once(records: Path) -> None:
     """It comes to its end as multiprocessing ends it, and again at Python's exit."""
     body = """

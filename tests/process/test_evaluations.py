@@ -156,30 +156,6 @@ def test_no_evaluation_replaces_a_method_of_a_class(records: Path) -> None:
     assert slots.read(slots.only(records)).compile.evaluations == 20
 
 
-PATCHED = """
-from unittest import mock
-model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
-train(model, o, 2)
-ours = vars(torch.nn.Module)["train"]
-for _ in range(20):
-    model.eval()
-    original = torch.nn.Module.train
-    def other(self, mode=True, original=original): return original(self, mode)
-    with mock.patch.object(torch.nn.Module, "train", other): model.train()
-    train(model, o, 2)
-result([model.training, vars(torch.nn.Module)["train"] is ours])
-"""
-
-
-def test_another_tool_that_patches_train_in_each_evaluation_stacks_no_wrappers(
-    records: Path,
-) -> None:
-    """The wrapper that the tool finds and restores is the only one there ever is."""
-    assert result_of(records, PATCHED) == [True, True]
-    counts = slots.read(slots.only(records)).compile
-    assert (counts.evaluations, counts.agent_errors) == (20, 0)
-
-
 def test_compilations_of_an_evaluation_are_between_steps_whichever_guard_failed_first(
     records: Path,
 ) -> None:

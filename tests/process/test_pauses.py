@@ -45,15 +45,6 @@ def test_a_save_is_shown_while_it_runs_under_each_name_of_torch_save(
     assert after.saved_ns - during.saving_since_ns == after.saving_ns > 0
 
 
-def test_a_background_save_is_not_a_pause(records: Path) -> None:
-    body = """
-thread = threading.Thread(target=save, args=(model.state_dict(), io.BytesIO()))
-thread.start(); thread.join()
-"""
-    run(records, START + body, attach=False)
-    assert slots.read(slots.only(records)).compile.saving_ns == 0
-
-
 BACKWARD = """
 import ctypes
 libc, made = ctypes.CDLL(None), ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
@@ -107,28 +98,6 @@ result([before, changes[0], changes[-1], len(changes) > sum(changes)])
     # those of torch.save lie within it, so the record is not written for each of them
     assert result_of(records, START + body, attach=False) == [False, True, True, True]
     assert slots.read(slots.only(records)).compile.saving_ns > 0
-
-
-COMPILED = """
-import io
-from torch._dynamo.utils import counters
-def f(x):
-    x = x + 1
-    torch.save(x, io.BytesIO())
-    return x * 2
-c = torch.compile(f, backend="eager")
-for n in range(3): c(torch.ones(n + 2))
-breaks = sorted(counters["graph_break"].values())
-result([dict(counters["frames"]), dict(counters["stats"]), breaks])
-"""
-
-
-def test_a_compiled_function_that_saves_compiles_no_code_of_the_agent(
-    records: Path, tmp_path: Path
-) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    assert result_of(records, COMPILED) == result_of(other, COMPILED, attach=False)
 
 
 ASKS = """

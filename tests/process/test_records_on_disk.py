@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from support import slots
+from support import protocol, slots
 from support.filesystems import FAULTS, FOR_GOOD, KINDS, NotHereError, full, mounted
-from support.records import environment, wait_until
+from support.records import ended, environment, wait_until, warm, write_record
 from support.stepping import PATIENCE, PATIENT, PROGRAM, stepping
+from support.trainings import run
 from warmwatch.recorder.mapping import in_memory
 from warmwatch.shared import record
 
@@ -208,3 +210,48 @@ def test_the_record_of_a_training_that_ends_right_after_a_fork_is_complete(disk:
     assert {run: slot.steps.steps for run, slot in found.items()} == {"t": 20, "t.fork-20": 1}
     assert {record.ENDS[slot.compile.end_code] for slot in found.values()} == {"finished"}
     assert found["t"].compile.tokens_per_step == 1, "a child's reports are its own"
+
+
+# A reader of a process that only writes reads nothing half-written, and refuses nothing
+
+
+DIFFERENT = 500  # images, so that the writer was at work however busy the machine is
+
+
+def test_a_counter_is_never_read_torn() -> None:
+    with protocol.written("steps") as slot:
+        found = protocol.read_steps(slot, DIFFERENT)
+    assert found.torn == 0
+
+
+def test_a_sealed_block_is_never_read_torn_or_out_of_order() -> None:
+    with protocol.written("blocks") as slot:
+        found = protocol.read_blocks(slot, DIFFERENT)
+    assert (found.torn, found.backwards) == (0, 0)
+    assert found.refused < found.reads / 20, "a store spares the last whole block"
+
+
+# Records of a user beyond the limit are removed
+
+
+MOST_RECORDS = 200
+
+
+def records_in(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def test_the_oldest_ended_records_of_a_user_are_removed_beyond_the_limit(records: Path) -> None:
+    """Those of others stay, in a directory that everybody shares."""
+    for number in range(MOST_RECORDS + 5):
+        folder = write_record(records, ended(warm(), "finished"), name=f"old-{number:03d}")
+        os.utime(folder / "slot", (number, number))
+    if os.geteuid() == 0:
+        os.chown(records / "old-000" / "slot", 12345, 12345)
+    run(records, "train(make(), torch.optim.SGD(make().parameters()), 1)")
+    left = records_in(records)
+    foreign = 1 if os.geteuid() == 0 else 0
+    assert len(left) == MOST_RECORDS + foreign
+    assert ("old-000" in left) == bool(foreign)
+    assert "old-001" not in left
+    assert f"old-{MOST_RECORDS + 4}" in left

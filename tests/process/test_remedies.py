@@ -126,16 +126,6 @@ opt = torch.optim.SGD(model.parameters(), 1e-2)
 for _ in range(8):
     model.training_step(torch.randn(8, 8)).backward(); opt.step(); opt.zero_grad()
 """
-LOGGING = """
-import logging
-log = logging.getLogger("x"); log.propagate = False
-if CURED: getattr(torch._dynamo.config, CURED).add(logging.Logger.warning)
-net = make(); opt = torch.optim.SGD(net.parameters(), 1e-2)
-@torch.compile(backend="eager")
-def loss(x):
-    y = net(x); log.warning("hello"); return y.sum()
-for _ in range(6): loss(torch.randn(4, 8)).backward(); opt.step(); opt.zero_grad()
-"""
 FAILING = """
 def broken(graph, inputs): raise RuntimeError("a patient's value")
 net = make(); opt = torch.optim.SGD(net.parameters(), 1e-2)
@@ -269,17 +259,6 @@ def test_a_method_of_the_compiled_object_is_named_and_compiled(tmp_path: Path) -
     assert remedy in advised(rank)["never_compiled"]
     truth, rank, _ = tried(tmp_path / "cured", METHOD, True)
     assert (truth["graphs"], advised(rank)) == (1, {})
-
-
-@pytest.mark.long
-def test_logging_in_compiled_code_has_the_setting_that_ignores_it(tmp_path: Path) -> None:
-    truth, rank, _ = tried(tmp_path / "faulty", LOGGING, None)
-    (known,) = rank["compile"]["breaks"]
-    assert truth["breaks"] == known["count"] > 0
-    setting = known["advice"].removesuffix(".").rpartition("torch._dynamo.config.")[2]
-    assert setting.startswith("ignore_logg")
-    truth, rank, _ = tried(tmp_path / "cured", LOGGING, setting)
-    assert (truth["breaks"], rank["compile"]["breaks"]) == (0, [])
 
 
 def test_a_compilation_that_fails_in_every_step_is_said_as_that(tmp_path: Path) -> None:

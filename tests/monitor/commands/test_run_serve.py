@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +19,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from support.builders import snapshot
 from support.daemon import daemon_process, free_address
-from support.records import environment, wait_until, warm, write_record
+from support.records import ended, environment, wait_until, warm, write_record
 from support.web import Authority, ask
+from warmwatch.shared.states import State
+from warmwatch_monitor.commands.launched import Launched, nothing_seen
+from warmwatch_monitor.commands.run import LastLine, print_summary
+from warmwatch_monitor.model.snapshot import Snapshot
 
 pytestmark = pytest.mark.slow
 WAITS = "import sys; print('runs', flush=True); sys.stdin.read()"
@@ -127,3 +136,95 @@ def test_a_port_in_use_is_replaced_by_another(tmp_path: Path) -> None:
             assert url != f"http://{address}"
             assert ask(url, "/").status == 200
             process.communicate("", timeout=600)
+
+
+# The terminal's last line, in which ``run --watch`` has its answer
+
+
+SENTENCE = "gpt2: warm, but Dynamo captured nothing (3 graph breaks): this is eager speed; 36 ms"
+
+
+def _read_until(terminal: int, words: str) -> str:
+    """What was written there; a terminal hands it on in pieces."""
+    written = b""
+    while words.encode() not in written:
+        written += os.read(terminal, 65536)
+    return written.decode()
+
+
+@pytest.mark.parametrize("columns", [20, 60])
+def test_a_sentence_longer_than_the_terminal_remains_on_its_line(columns: int) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+        line = LastLine(theirs)
+        line.show("short")
+        _read_until(ours, "short\x1b[0m\x1b8")
+        line.show(SENTENCE)
+        written = _read_until(ours, "\x1b8")
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert "\n" not in written
+    assert SENTENCE[: columns - 2] in written
+    assert SENTENCE[:columns] not in written
+
+
+# The summary on exit of a command in which no training was seen
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (0, "is not attached"),
+        (1 << 8, "ended with exit code 1, before any step"),
+        (9, "ended with SIGKILL, before any step"),
+    ],
+)
+def test_a_command_that_failed_explains_that_nothing_was_seen(
+    status: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_summary(snapshot(), status)
+    shown = " ".join(capsys.readouterr().err.split())
+    assert words in shown
+    assert ("is not attached" in shown) is (status == 0)
+
+
+# The runs of one launch, separated from all others in the same directory
+
+
+def test_ranks_of_an_earlier_start_of_the_same_name_are_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
+    for rank in (0, 1):
+        earlier = warm(rank=rank, world_size=2, launch="parent:1", started_by="before")
+        write_record(tmp_path, earlier, name=f"earlier{rank}")
+    write_record(tmp_path, warm(launch="parent:2", started_by="this"), name="a")
+    (run,) = Launched("this").snapshot().runs
+    assert [rank.record.folder for rank in run.ranks] == [str(tmp_path / "a")]
+    assert Launched("another").snapshot().runs == ()
+
+
+def test_records_that_cannot_be_read_at_the_end_of_a_command_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "records"
+    monkeypatch.setenv("WARMWATCH_DIR", str(directory))
+    seen: list[Snapshot] = []
+
+    class ReadableLater(Launched):
+        def snapshot(self) -> Snapshot:
+            if len(seen) == 3:
+                directory.unlink()
+                directory.mkdir()
+                write_record(directory, ended(warm(started_by="this"), "finished"), name="a")
+            seen.append(super().snapshot())
+            return seen[-1]
+
+    launched = ReadableLater("this")
+    directory.write_text("no directory")
+    (run,) = launched.ended().runs
+    assert run.state == State.FINISHED
+    assert not seen[0].runs
+    assert "is not known yet: the records cannot be read" in nothing_seen(seen[0])

@@ -23,6 +23,7 @@ from warmwatch.shared.record import CompileCounts
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.figures.machine import SourceHealth
 from warmwatch_monitor.metrics import render
+from warmwatch_monitor.model.budgets import REQUESTED_RUNS
 from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.model.snapshot import Snapshot
 from warmwatch_monitor.pipeline import judging, slowdown
@@ -30,6 +31,7 @@ from warmwatch_monitor.pipeline.poller import (
     REFUSALS_OF_A_KIND,
     Assembly,
     Poller,
+    RequestedRuns,
 )
 from warmwatch_monitor.server.api.app import Api
 
@@ -229,3 +231,13 @@ def test_a_daemon_with_a_poisoned_record_and_20_000_stray_files_still_answers(
         wait_until(lambda: published() > since)
         with urlopen(f"{url}/metrics", timeout=60) as reply:
             assert "warmwatch_records_refused 20001.0" in reply.read().decode()
+
+
+# Which runs count as requested, and for how long
+
+
+def test_the_names_that_were_requested_last_are_kept() -> None:
+    runs = RequestedRuns(Clock())
+    for number in range(1000):
+        runs.note(f"flood{number}")
+    assert runs.names() == {f"flood{n}" for n in range(1000 - REQUESTED_RUNS, 1000)}

@@ -17,7 +17,9 @@ from warmwatch_monitor.sources.cgroups import (
     least_room,
     memory_group,
     of_workers,
+    thaw,
 )
+from warmwatch_monitor.sources.host import OomWatch
 
 MACHINE = psutil.virtual_memory().total
 LIMIT = 10**6  # far below what any machine has in use
@@ -118,3 +120,125 @@ def test_workers_are_counted_only_if_memory_is_tight(tmp_path: Path) -> None:
     finally:
         for one in holders:
             one.communicate(b"\n")
+
+
+# Out of memory is reported if the cgroup shows it, and for no other process
+
+
+PID = 4711
+
+
+class Kernel:
+    """A ``/proc`` and a cgroup tree with a test's content."""
+
+    def __init__(self, folder: Path) -> None:
+        self.proc, self.cgroups = folder / "proc", folder / "cgroup"
+        self.place(PID, "0::/job.slice/job7")
+        self.count(0)
+
+    def place(self, pid: int, text: str) -> None:
+        (self.proc / str(pid)).mkdir(parents=True, exist_ok=True)
+        (self.proc / str(pid) / "cgroup").write_text(f"1:name=systemd:/x\n{text}\n")
+
+    @property
+    def events(self) -> Path:
+        return self.cgroups / "job.slice" / "job7" / "memory.events"
+
+    def count(self, killed: int) -> None:
+        self.events.parent.mkdir(parents=True, exist_ok=True)
+        self.events.write_text(f"low 0\nhigh 5\nmax 9\noom {killed}\noom_kill {killed}\n")
+
+    def watch(self) -> OomWatch:
+        return OomWatch()
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    made = Kernel(tmp_path)
+    monkeypatch.setattr(proc, "PROC", str(made.proc))
+    monkeypatch.setattr(cgroups, "MOUNT", str(made.cgroups))
+    return made
+
+
+def test_a_process_that_ended_while_the_count_grew_was_killed_by_the_oom_killer(
+    kernel: Kernel,
+) -> None:
+    kernel.count(3)
+    watch = kernel.watch()
+    assert watch.follow([PID]) == {}
+    kernel.count(4)
+    assert watch.follow([]) == {PID: True}
+    assert watch.follow([]) == {PID: True}, "it stays known"
+    assert watch.follow([PID]) == {}, "another process has its number now"
+
+
+def test_a_process_that_survived_an_earlier_kill_is_not_attributed_to_it(kernel: Kernel) -> None:
+    watch = kernel.watch()
+    watch.follow([PID])
+    kernel.count(1)
+    for _ in range(3):
+        watch.follow([PID])
+    assert watch.follow([]) == {PID: False}
+
+
+@pytest.mark.parametrize("trouble", ["no group", "version 1", "gone with it", "foreign"])
+def test_without_a_count_the_cause_is_unknown(kernel: Kernel, trouble: str) -> None:
+    if trouble == "no group":
+        (kernel.proc / str(PID) / "cgroup").unlink()
+    if trouble == "version 1":
+        kernel.place(PID, "4:memory:/job7")
+    watch = kernel.watch()
+    watch.follow([PID])
+    if trouble == "gone with it":
+        kernel.events.unlink()
+    if trouble == "foreign":
+        kernel.events.write_text("oom_kill many\n")
+    assert watch.follow([]) == {}
+
+
+# Processes whose cgroup is frozen, by the files of version 1 and 2
+
+
+V2 = ("cgroup.events", "populated 1\nfrozen {}\n", "cgroup.freeze")
+V1 = ("freezer.state", "{}\n", "freezer.self_freezing")
+
+
+@pytest.mark.parametrize(
+    ("mount", "line", "files", "words", "thawing"),
+    [
+        ("", "0::", V2, ("0", "1"), "0 > {}/cgroup.freeze"),
+        ("/unified", "0::", V2, ("0", "1"), "0 > {}/cgroup.freeze"),
+        ("/freezer", "6:freezer:", V1, ("THAWED", "FROZEN"), "THAWED > {}/freezer.state"),
+    ],
+    ids=["v2", "both", "v1"],
+)
+def test_the_group_that_is_frozen_is_named_not_one_below_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mount: str,
+    line: str,
+    files: tuple[str, str, str],
+    words: tuple[str, str],
+    thawing: str,
+) -> None:
+    shown, text, own = files
+    monkeypatch.setattr(proc, "PROC", str(tmp_path))
+    monkeypatch.setattr(cgroups, "MOUNT", f"{tmp_path}/cgroup")
+    pod = Path(f"{tmp_path}/cgroup{mount}/pod")
+    (pod / "container").mkdir(parents=True)
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_text(f"9:cpu:/other\n{line}/pod/container\n")
+
+    def freezes(container: int, around: int) -> str | None:
+        for group, frozen, itself in (
+            (pod / "container", container or around, container),
+            (pod, around, around),
+        ):
+            (group / shown).write_text(text.format(words[frozen]))
+            (group / own).write_text(f"{itself}\n")
+        return thaw(7)
+
+    assert freezes(0, 0) is None
+    assert freezes(0, 1) == thawing.format(pod)
+    assert freezes(1, 0) == thawing.format(pod / "container")
+    assert thaw(8) is None

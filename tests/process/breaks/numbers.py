@@ -22,43 +22,46 @@ MOVED = {
     "numpy_generator": ("`Generator.random`", "generator.random()", "x * v"),
 }
 
+# by name: what breaks and what does not, for the same cause and remedy
+KEPT = {
+    "item": ("return x * x.sum().item()", "return x * x.sum()"),
+    "math": ("return x * math.sqrt(x.sum())", "return x * x.sum().sqrt()"),
+    "tolist": ("return x * sum(x[0].long().tolist())", "return x * x[0].long().sum()"),
+    "in_a_tensor": ("return x * (2.0 in x)", "return x * (x == 2.0).any()"),
+    "not_a_tensor": ("return x * (not x.sum())", "return x * x.sum().logical_not()"),
+    "numpy_float": ("return x * float(np.mean(x.numpy()))", "return x * x.mean()"),
+}
+WHERES = {
+    "ternary": ("return x if x.sum() > 1 else x + 1", "return torch.where(x.sum() > 1, x, x + 1)"),
+    "and": (
+        "return x * (x.sum() > 1 and x.mean() > 2)",
+        "return x * torch.where(x.sum() > 1, x.mean() > 2, False)",
+    ),
+    "branch": (
+        "if x.sum() > 1:\n    return x\nreturn x + 1",
+        "return torch.where(x.sum() > 1, x, x + 1)",
+    ),
+    "any": (
+        "if any(row.sum() > 5 for row in x):\n    return x + 1\nreturn x",
+        "return torch.where((x.sum(1) > 5).any(), x + 1, x)",
+    ),
+    "branch_of_numpy": (
+        "if np.isnan(x.numpy()).any():\n    return x + 1\nreturn x",
+        "return torch.where(x.isnan().any(), x + 1, x)",
+    ),
+}
+
+
+def alike(cause, remedy, pairs):
+    return {
+        name: {"cause": cause, "remedy": remedy, "broken": broken, "cured": cured}
+        for name, (broken, cured) in pairs.items()
+    }
+
+
 CURED = {
-    "item": {
-        "cause": VALUE,
-        "remedy": KEEP,
-        "broken": "return x * x.sum().item()",
-        "cured": "return x * x.sum()",
-    },
-    "float": {
-        "cause": VALUE,
-        "remedy": KEEP,
-        "broken": "return x * float(x.sum())",
-        "cured": "return x * x.sum()",
-    },
-    "int": {
-        "cause": VALUE,
-        "remedy": KEEP,
-        "broken": "return x * int(x.sum())",
-        "cured": "return x * x.sum().long()",
-    },
-    "bool": {
-        "cause": VALUE,
-        "remedy": KEEP,
-        "broken": "return x * bool(x.sum())",
-        "cured": "return x * x.sum().bool()",
-    },
-    "math": {
-        "cause": VALUE,
-        "remedy": KEEP,
-        "broken": "return x * math.sqrt(x.sum())",
-        "cured": "return x * x.sum().sqrt()",
-    },
-    "round": {
-        "cause": VALUE,
-        "remedy": KEEP,
-        "broken": "return x * round(x.sum().item())",
-        "cured": "return x * x.sum().round()",
-    },
+    **alike(VALUE, KEEP, KEPT),
+    **alike(BRANCH, WHERE, WHERES),
     "format_a_number": {
         "cause": VALUE,
         "remedy": "take it, or draw it if it is random, outside of the compiled function",
@@ -72,12 +75,6 @@ CURED = {
         "remedy": "copy_() it into one that exists beforehand",
         "broken": "logged.append(x.sum().item())\nreturn x + 1",
         "cured": "last.copy_(x.sum())\nreturn x + 1",
-    },
-    "tolist": {
-        "cause": VALUE,
-        "remedy": KEEP,
-        "broken": "return x * sum(x[0].long().tolist())",
-        "cured": "return x * x[0].long().sum()",
     },
     "tolist_of_floats": {
         "cause": "tolist() with non-integer",
@@ -114,18 +111,6 @@ CURED = {
         "cured": "return x[:v] * 2",
         "outside": "int(x[0, 0])",
     },
-    "in_a_tensor": {
-        "cause": VALUE,
-        "remedy": KEEP,
-        "broken": "return x * (2.0 in x)",
-        "cured": "return x * (x == 2.0).any()",
-    },
-    "not_a_tensor": {
-        "cause": VALUE,
-        "remedy": KEEP,
-        "broken": "return x * (not x.sum())",
-        "cured": "return x * x.sum().logical_not()",
-    },
     "equal": {
         "cause": "aten.equal",
         "remedy": COMPARE,
@@ -137,12 +122,6 @@ CURED = {
         "remedy": COMPARE,
         "broken": "return x * torch.allclose(x, x + 1)",
         "cured": "return x * torch.isclose(x, x + 1).all()",
-    },
-    "branch": {
-        "cause": BRANCH,
-        "remedy": WHERE,
-        "broken": "if x.sum() > 1:\n    return x\nreturn x + 1",
-        "cured": "return torch.where(x.sum() > 1, x, x + 1)",
     },
     "raise": {
         "cause": BRANCH,
@@ -156,24 +135,6 @@ CURED = {
         "broken": "assert x.sum() > 0, f'{x.sum()}'\nreturn x + 1",
         "cured": "torch._assert_async(x.sum() > 0)\nreturn x + 1",
     },
-    "ternary": {
-        "cause": BRANCH,
-        "remedy": WHERE,
-        "broken": "return x if x.sum() > 1 else x + 1",
-        "cured": "return torch.where(x.sum() > 1, x, x + 1)",
-    },
-    "and": {
-        "cause": BRANCH,
-        "remedy": WHERE,
-        "broken": "return x * (x.sum() > 1 and x.mean() > 2)",
-        "cured": "return x * torch.where(x.sum() > 1, x.mean() > 2, False)",
-    },
-    "between": {
-        "cause": BRANCH,
-        "remedy": WHERE,
-        "broken": "return x * (0 < x.sum() < 100)",
-        "cured": "return x * torch.where(x.sum() > 0, x.sum() < 100, False)",
-    },
     "while": {
         "cause": BRANCH,
         "remedy": "take the branch out of the compiled function",
@@ -181,44 +142,12 @@ CURED = {
         "cured": "for _ in range(v): x = x * 2\nreturn x",
         "outside": "2",
     },
-    "walrus": {
-        "cause": BRANCH,
-        "remedy": WHERE,
-        "broken": "if (n := x.sum()) > 3:\n    return x * n\nreturn x",
-        "cured": "return torch.where(x.sum() > 3, x * x.sum(), x)",
-    },
-    "any": {
-        "cause": BRANCH,
-        "remedy": WHERE,
-        "broken": "if any(row.sum() > 5 for row in x):\n    return x + 1\nreturn x",
-        "cured": "return torch.where((x.sum(1) > 5).any(), x + 1, x)",
-    },
-    "branch_of_numpy": {
-        "cause": BRANCH,
-        "remedy": WHERE,
-        "broken": "if np.isnan(x.numpy()).any():\n    return x + 1\nreturn x",
-        "cured": "return torch.where(x.isnan().any(), x + 1, x)",
-    },
     "numpy_random": {
         "cause": "a random number",
         "remedy": "draw it if it is random, outside of the compiled function and pass it",
         "broken": "return x * np.random.rand()",
         "cured": "return x * v",
         "outside": "np.random.rand()",
-    },
-    "numpy_choice": {
-        "cause": "a random number",
-        "remedy": "draw it if it is random, outside of the compiled function and pass it",
-        "broken": "return x * float(np.random.choice([1.0, 2.0]))",
-        "cured": "return x * v",
-        "outside": "float(np.random.choice([1.0, 2.0]))",
-        "varies": True,
-    },
-    "numpy_float": {
-        "cause": VALUE,
-        "remedy": KEEP,
-        "broken": "return x * float(np.mean(x.numpy()))",
-        "cured": "return x * x.mean()",
     },
     "numpy_pad": {
         "cause": VALUE,

@@ -11,10 +11,8 @@ strided = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
 jagged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
 source = torch.Generator()
 lstm = nn.LSTM(3, 3)
-embedding = nn.Embedding(9, 3)
 log_probs = torch.randn(5, 1, 3).log_softmax(2)
 SIZE = "Avoid operators whose result's size depends on values"
-SHAPES = ("capture_dynamic_output_shape_ops",)
 DRAW = "draw the random numbers outside of the compiled function"
 PARAMETER = "outside the compiled region"
 
@@ -45,17 +43,9 @@ MOVED = {
     "storage": ("`UntypedStorage.nbytes`", "x.untyped_storage().nbytes()", "x * v"),
     "resize": ("resize_()", "torch.empty(0).resize_(3)"),
     "share_memory": ("share_memory_", "torch.ones(3).share_memory_()"),
-    "frombuffer": (
-        "`bytearray`",
-        "torch.frombuffer(bytearray(12), dtype=torch.float32)",
-        "x + v",
-    ),
     "is_inference": ("is_inference", "x.is_inference()", "x * v"),
-    "is_inference_mode": ("is_inference_mode", "torch.is_inference_mode_enabled()", "x * v"),
     "threads": ("a function of torch", "torch.get_num_threads()", "x * v"),
-    "set_threads": ("`torch.set_num_threads`", "torch.set_num_threads(1)"),
     "device_count": ("`device_count`", "torch.cuda.device_count()", "x * (v + 1)"),
-    "memory": ("a function of torch", "torch.cuda.memory_allocated()", "x * (v + 1)"),
     "save": ("`save`", "torch.save(x, '/dev/null')"),
     "dlpack": ("`from_dlpack`", "torch.from_dlpack(x)", "x + v"),
     "apply": ("passes an operator an object", "x.clone().apply_(lambda value: value + 1)", "x + v"),
@@ -87,17 +77,6 @@ MOVED = {
 CURED = {
     "nonzero": sized("aten.nonzero", "return x[x.nonzero()[:, 0]].sum()", "return x.sum() * 3"),
     "mask": sized("aten.nonzero", "return x[x > 2].sum()", "return (x * (x > 2)).sum()"),
-    "masked_select": sized(
-        "aten.masked_select",
-        "return torch.masked_select(x, x > 2).sum()",
-        "return (x * (x > 2)).sum()",
-    ),
-    "where": sized(
-        "aten.nonzero",
-        "return x + torch.where(x > 2)[0].float().sum()",
-        "return x + v",
-        "torch.where(x > 2)[0].float().sum()",
-    ),
     "unique": sized(
         "aten._unique2", "return x + torch.unique(x).sum()", "return x + v", "x.unique().sum()"
     ),
@@ -119,13 +98,6 @@ CURED = {
         "return torch.where(x > 2, x * 2, x)",
         despite=(),
     ),
-    "combinations": sized(
-        "aten.masked_select",
-        "return x + torch.combinations(x[0]).sum()",
-        "return x + v",
-        "torch.combinations(x[0]).sum()",
-        despite=SHAPES,
-    ),
     "one_hot": {
         "cause": "one_hot",
         "remedy": "Explicitly set the `num_classes` param",
@@ -138,13 +110,6 @@ CURED = {
         "broken": "return sum(part.sum() for part in x.flatten().split(sizes().tolist()))",
         "cured": "return sum(part.sum() for part in x.flatten().split(v))",
         "outside": "[2, 3, 4]",
-    },
-    "zeros": {
-        "cause": "needs the value of a tensor",
-        "remedy": "outside of the compiled function and pass it",
-        "broken": "return torch.zeros(int(x.max())).sum() + x",
-        "cured": "return torch.zeros(v).sum() + x",
-        "outside": "int(x.max())",
     },
     "arange": {
         "cause": "needs the value of a tensor",
@@ -243,20 +208,9 @@ CURED = {
         "broken": "with torch.device('cpu'):\n    return torch.ones(3) + x",
         "cured": "return torch.ones(3) + x",
     },
-    "anomaly": {
-        "cause": "detect_anomaly",
-        "broken": "with torch.autograd.detect_anomaly():\n    return x + 1",
-        "cured": "return x + 1",
-    },
     "saved_tensors": {
         "cause": "saved_tensors_hooks",
         "broken": "with torch.autograd.graph.saved_tensors_hooks(id, id):\n    return x + 1",
-        "cured": "return x + 1",
-    },
-    "cudnn": {
-        "cause": "context manager `_GeneratorContextManager`",
-        "remedy": "Enter the context manager",
-        "broken": "with torch.backends.cudnn.flags(enabled=False):\n    return x + 1",
         "cured": "return x + 1",
     },
     "backward": {

@@ -129,7 +129,7 @@ class Ending:
 
 
 class ExitWatch:
-    """Waits for the ends of processes, in a thread that ends with the reader.
+    """Waits for the ends of processes, in a thread that ends with the last of them.
 
     A pid is followed from the time when it holds a record's lock, so it is not another process yet.
     """
@@ -159,14 +159,9 @@ class ExitWatch:
 
     def _start(self) -> select.epoll:
         poll = select.epoll()
-        try:
-            args = (poll,)
-            threading.Thread(
-                target=self._wait, args=args, name="warmwatch-exits", daemon=True
-            ).start()
-        except RuntimeError:
-            poll.close()
-            raise
+        threading.Thread(
+            target=self._wait, args=(poll,), name="warmwatch-exits", daemon=True
+        ).start()
         self._poll = poll
         return poll
 
@@ -175,6 +170,11 @@ class ExitWatch:
             for descriptor, events in poll.poll():
                 reaped = bool(events & select.EPOLLHUP)
                 self._take(poll, descriptor, reaped, time.monotonic_ns())
+            with self._lock:
+                if not self._followed:  # who comes later gets another thread
+                    self._poll = None
+                    poll.close()
+                    return
 
     def _take(self, poll: select.epoll, descriptor: int, reaped: bool, now_ns: int) -> None:
         """Read the status of a process that has ended, or wait until its parent has reaped it.

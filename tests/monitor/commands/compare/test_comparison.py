@@ -47,21 +47,6 @@ def side(
 EAGER = side("eager", 0.4, 0.0527, mode="eager")
 
 
-def test_the_break_even_is_at_the_step_of_the_hand_made_table() -> None:
-    """docs/how-to/choose-a-mode.md: 17.5 s and 35.6 ms against 52.7 ms, 1,016 steps."""
-    paid = break_even(side("default", 17.75, 0.0356), EAGER)
-    assert paid.outcome == "paid_back"
-    assert paid.step == pytest.approx(1016, abs=3)
-    assert paid.earliest is not None
-    assert paid.latest is not None
-    assert paid.earliest < paid.step < paid.latest  # type: ignore[operator]
-    assert re.search(
-        r"costs 17.4 s more and saves 17.1 ms \(1[67].* ms to 17.* ms\) a step, 1.48 times faster: "
-        r"break-even at step 1,0\d\d \(",
-        sentence(paid),
-    )
-
-
 @pytest.mark.parametrize(
     ("cost", "step", "off", "outcome", "words"),
     [

@@ -20,7 +20,6 @@ from support.builders import EPOCH
 from support.values import replace
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.fallbacks import REFUSALS
-from warmwatch.shared.reasons import plain
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.commands.report import goodput
 from warmwatch_monitor.commands.report.assembly import report
@@ -36,7 +35,6 @@ from warmwatch_monitor.commands.report.wording_compilations import (
     recompiles as section_of_recompiles,
 )
 from warmwatch_monitor.figures.rank import Place
-from warmwatch_monitor.history.rows import run_row
 from warmwatch_monitor.model.journal import TracedPlace, Wrapping
 from warmwatch_monitor.model.records import Death
 from warmwatch_monitor.model.run_summary import RunSummary
@@ -64,17 +62,6 @@ def text(account: RunSummary) -> str:
 def shares(made: Report) -> dict[str, float]:
     assert made.goodput is not None
     return {one.name: one.seconds for one in made.goodput.shares}
-
-
-def test_every_second_of_the_run_is_in_one_share() -> None:
-    made = report(a.finished())
-    found = shares(made)
-    assert made.goodput is not None
-    assert sum(found.values()) == pytest.approx(made.goodput.seconds) == pytest.approx(288)
-    assert sum(one.ratio for one in made.goodput.shares) == pytest.approx(1)
-    assert found["clean steps"] == pytest.approx(3590 * 0.036 + 11 * 0.04)
-    assert found[LATER] == 14.0
-    assert found["warm-up"] == pytest.approx(120.0)
 
 
 def test_the_time_before_a_first_compilation_that_the_end_cut_off_is_a_share() -> None:
@@ -191,19 +178,6 @@ def test_an_unexplained_long_step_is_a_gap_and_not_a_stall() -> None:
     stalled = {"state": "stalled", "since": EPOCH - 30, "step_seconds.clean_seconds": 100.0}
     found = shares(report(a.warm(answers=stalled, state="stalled")))
     assert (found["unexplained gaps"], found["stalls"]) == (0.0, pytest.approx(30))
-
-
-def test_recompiles_of_one_cause_are_one_item_with_cost_and_remedy() -> None:
-    later = [
-        replace(one, id=f"0/{at}", ended=one.ended + 5 * at, step=1200 + at)
-        for at in (2, 3)
-        for one in (a.AGAIN, a.AGAIN_BACK)
-    ]
-    (group,) = report(a.finished(compiled=(*a.TWICE, *later))).recompiled
-    assert (group.count, group.seconds, group.after_warm) == (3, 42.0, 3)
-    assert group.reasons == (plain(a.AGAIN.reason, "shape"),)
-    assert group.advice
-    assert ADVICE["shape"] in group.advice
 
 
 def test_the_last_batch_of_an_epoch_has_its_remedy_in_the_warm_up_too() -> None:
@@ -610,31 +584,6 @@ def test_advice_is_given_once_and_lengths_to_the_second() -> None:
         output = " ".join(picture(document, made).split())
         assert output.count(ADVICE["shape"]) == 1
         assert "118 s" in output
-
-
-def test_the_slowest_of_eight_ranks_comes_first_then_the_differences() -> None:
-    views = [b.view(b.as_rank(b.WARM, rank, 8)) for rank in range(8)]
-    whole = a.run_summary(*views, compiled=a.FIRST)
-    slow = whole.ranks[5]
-    lengths = slow.answer["step_seconds"]
-    answer = {
-        **slow.answer,
-        "compile": {**slow.answer["compile"], "seconds": 171.0},
-        "step_seconds": {**lengths, "first": 1.0, "typical": 0.9 * lengths["typical"]},
-    }
-    ranks = (*whole.ranks[:5], replace(slow, answer=answer, compiled=a.TWICE), *whole.ranks[6:])
-    whole = replace(whole, ranks=ranks)
-    made, listed = report(whole), run_row(whole)
-    assert listed["step_seconds"] == made.steady.seconds
-    assert listed["first_step_seconds"] == made.first_step_seconds == 1.0
-    assert listed["warmup_seconds"] == made.warmup_seconds
-    assert made.rank == 5
-    assert made.ranks[0].rank == 5
-    assert "rank 5 compiled 57.8 s longer than rank 0" in made.differences
-    assert "only rank 5 recompiled (shape)" in made.differences
-    assert "This is rank 5, which compiled longest." in lines(page(made), width=200, colour=False)
-    eager = a.run_summary(*(b.view(b.as_rank(b.EAGER, rank, 2)) for rank in range(2)))
-    assert "This is rank 0." in text(eager)
 
 
 def test_a_rank_that_was_interrupted_is_called_so_in_the_table_of_ranks() -> None:

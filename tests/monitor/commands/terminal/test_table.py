@@ -116,18 +116,6 @@ def test_a_rank_killed_by_the_oom_killer_shows_it_in_its_row() -> None:
     assert table(shown(view))[0][1:3] == ["lost", "out of memory"]
 
 
-def test_a_recompile_is_reported_with_its_remedy() -> None:
-    view = b.in_every_state()["recompiling"]
-    known = replace(b.RECOMPILATION, step=11)
-    output = shown(b.view(view.record.slot, compilations=(known,)))
-    again = next(i for i, line in enumerate(output) if line.startswith("recompiled"))
-    assert output[again].endswith(f", `forward` (model.py:31): {b.WHY}")
-    assert "(shape, step 12, 1.0 s ago)" in output[again]
-    assert output[again + 1].startswith("    ")
-    output = shown(b.view(view.record.slot, compilations=(replace(known, evaluating=True),)))
-    assert any("(shape, after step 11, 1.0 s ago)" in line for line in output)
-
-
 @pytest.mark.parametrize("between", [0, 9])
 @pytest.mark.parametrize(("own", "when"), [(False, "after step 11"), (True, "step 12")])
 def test_a_copy_that_is_called_without_gradients_compiled_after_a_step(
