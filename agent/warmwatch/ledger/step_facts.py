@@ -4,6 +4,7 @@ program does: its calls of ``torch.compile``, its optimizers, the work of a step
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -179,6 +180,9 @@ class StepFacts:
         if left_out is not None:
             took = self._pausing.behind(int(values["n"]) - 1)
             parts = {what: min(ns / 1e9, values["seconds"]) for what, ns in took.items()}
+            # between two inputs it waits, which Python, unlike IPython, reports to nobody
+            if hasattr(sys, "ps1") and not self._block[AT["between_cells_ns"]]:
+                values["prompt"] = True
             self._store.note("long_step", now, {**values, **parts, "left_out": left_out})
 
     def _slow(self, now: int) -> None:

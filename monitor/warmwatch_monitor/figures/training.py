@@ -221,6 +221,9 @@ class PublishedPauses(Struct, frozen=True, kw_only=True):
         Epoch | None, figure("between_cells_start_timestamp_seconds")
     ] = None
     """When the last cell of the notebook ended; absent while one runs, and outside notebooks."""
+    between_cells_seconds: Seconds | None = None
+    """Time in which no cell of the notebook ran, the present wait included; null outside notebooks.
+    """
 
 
 class Pauses(PublishedPauses, frozen=True, kw_only=True):

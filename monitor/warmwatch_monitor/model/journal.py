@@ -238,6 +238,7 @@ class LongStep(
     saving_seconds: Seconds = 0.0  # the part that the training reported as saving
     evaluating_seconds: Seconds = 0.0
     between_cells_seconds: Seconds = 0.0  # in which no cell of its notebook ran
+    prompt: bool = False  # whether Python has a prompt, at which it may have waited for its user
     data_seconds: Seconds | None = None  # waiting for batches
     batches: Count | None = None  # delivered in it; ``None`` where there was none
     batches_before: Count | None = None  # delivered in all steps before it

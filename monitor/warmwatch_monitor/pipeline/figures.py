@@ -167,6 +167,7 @@ def _with_open_pauses(
         before_seconds=pauses.before_seconds,
         warmup_seconds=pauses.warmup_seconds,
         between_cells_since=epoch(slot.header, cells) if living else None,
+        between_cells_seconds=(counts.between_cells_ns + open_ns(cells)) / 1e9 or None,
         between_cells_for_seconds=open_ns(cells) / 1e9 if cells and living else None,
     )
 

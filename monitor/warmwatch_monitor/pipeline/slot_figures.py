@@ -247,6 +247,7 @@ def pauses_of(slot: Slot) -> Pauses:
         ),
         before_seconds=counts.paused_before_ns / 1e9,
         warmup_seconds=counts.paused_warmup_ns / 1e9,
+        between_cells_seconds=counts.between_cells_ns / 1e9 or None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from threading import Thread, get_ident
 from types import SimpleNamespace
@@ -55,6 +56,20 @@ def test_a_long_step_is_reported_with_its_number_and_the_usual_length() -> None:
     assert (one["n"], one["seconds"]) == (21, 41)
     assert one["usual"] == pytest.approx(0.5, rel=0.03)
     assert one["left_out"] == 0
+
+
+@pytest.mark.parametrize("cells", [False, True])
+def test_a_wait_at_the_prompt_of_python_is_possible_where_no_cells_are_reported(
+    monkeypatch: pytest.MonkeyPatch, *, cells: bool
+) -> None:
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)  # IPython has one, too
+    rank = warm()
+    if cells:
+        rank.ledger.post("pause_began", {"what": "between_cells"})
+        rank.wait(40)
+        rank.ledger.post("pause_ended", {"what": "between_cells"})
+    (one,) = long_steps(stepped(rank, 41))
+    assert one.get("prompt", False) is not cells
 
 
 def test_pauses_within_the_step_are_reported() -> None:

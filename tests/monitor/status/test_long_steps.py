@@ -50,6 +50,7 @@ UNKNOWN = "no compile event in it, and what it went to is not known"
             "8 s of it saving a checkpoint, 40 s of it evaluating",
         ),
         ({"between_cells_seconds": 40.9}, "40.9 s of it between the cells of a notebook"),
+        ({"prompt": True}, f"{UNKNOWN}; Python may have waited at its prompt"),
         ({"batches": 4, "batches_before": 4 * 399}, UNKNOWN),
         ({"batches": 2, "batches_before": 40}, UNKNOWN),
         ({"batches": 9}, UNKNOWN),

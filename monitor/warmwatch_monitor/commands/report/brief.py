@@ -40,6 +40,7 @@ SIGNS = {
     goodput.LATER: ("R", "bold magenta"),
     goodput.EVALUATION: ("E", "cyan"),
     goodput.SAVING: ("S", "blue"),
+    goodput.CELLS: ("c", "bright_black"),
     goodput.AFTER: (":", "bright_black"),
     goodput.NOTHING: ("?", "bright_black"),
 }

@@ -21,7 +21,12 @@ WARMUP, LATER = "warm-up", "compiling after the warm-up"  # late first compilati
 GAPS = "unexplained gaps"  # long steps without a known cause; evaluations may be among them
 EVALUATION, SAVING, NOTHING = "evaluation", "saving", "unaccounted"
 BEFORE, AFTER = "before the first step", "after the last step"
-NAMES = (CLEAN, DATA, GAPS, STALLS, BEFORE, WARMUP, LATER, EVALUATION, SAVING, AFTER, NOTHING)
+PROMPT = "waiting at Python's prompt"
+CELLS = "between the cells of a notebook"  # which then waits for its user
+NAMES = (
+    *(CLEAN, DATA, GAPS, STALLS, BEFORE, WARMUP, LATER, EVALUATION, SAVING, CELLS, AFTER),
+    NOTHING,
+)
 
 _CLOCK = 1e-3  # seconds; both are of one clock, rounded
 
@@ -58,13 +63,19 @@ def span(rank: Mapping[str, Any], seen: float) -> float | None:
     return float(max(0.0, (rank["since"] if over else seen) - attached))
 
 
+def _has_prompt(rank: Mapping[str, Any]) -> bool:
+    """Whether a long step may be a wait at Python's prompt, which nothing reports."""
+    return any(step.get("prompt") for step in rank["long_steps"])
+
+
 def whole_step_seconds(rank: Mapping[str, Any], seen: float) -> float | None:
     """The time since the first warm-up for each step in it: evaluations, saves, recompiles and the
-    end are part of it. ``None`` if it was never warm, for few steps only, or if eager steps came
-    before the warm-up: their number is not known.
+    end are part of it. ``None`` if it was never warm, for few steps only, if eager steps came
+    before the warm-up (their number is not known), or if it waited for a user, as a notebook does.
     """
     first, whole = rank["warmup"].get("first"), span(rank, seen)
-    if not first or whole is None or first["steps"] is None:
+    waits = rank["pauses"].get("between_cells_seconds") or _has_prompt(rank)
+    if not first or whole is None or first["steps"] is None or waits:
         return None
     stepped = rank["step_seconds"].get("first_at")
     if stepped is not None and stepped + _CLOCK < first["ended_at"] - first["seconds"]:
@@ -85,6 +96,7 @@ def goodput(rank: Mapping[str, Any], compiled: Sequence[Priced], seen: float) ->
         for name, key in ((DATA, "data_seconds"), (EVALUATION, "evaluation_seconds"))
         if pauses.get(key) is None
     )
+    untold += (PROMPT,) * _has_prompt(rank)
     if rank["step_seconds"].get("clean_seconds") is None and rank["steps"]:
         untold = (CLEAN, *untold)
     within = _compiling_evaluations(rank, compiled)
@@ -137,6 +149,7 @@ def _shares(
         EVALUATION: evaluation,
         SAVING: saving,
         AFTER: left.take(_after(rank)),
+        CELLS: left.take(pauses.get("between_cells_seconds")),
         NOTHING: left.seconds,
     }
 

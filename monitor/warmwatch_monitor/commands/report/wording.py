@@ -122,7 +122,6 @@ _SEEN = 0.0005  # seconds: less is shown as nothing
 _ROUNDED = 0.005  # of a figure: less does not show in its three digits
 _NOT_REPORTED = {
     CLEAN: "how long the clean steps took together",
-    DATA: "waiting for data",
     EVALUATION: "evaluations (frameworks report them, or warmwatch.evaluating())",
 }
 _HARDLY = 0.02  # of a steady step
@@ -176,7 +175,7 @@ def _counted_elsewhere(report: Report, goodput: Goodput) -> Iterator[str]:
         within = f"{took(paused)} of it counts as evaluation or saving"
         yield f"Warm-up: {took(warmup)} by the clock; {within}."
     if goodput.untold and not report.living:
-        names = "; ".join(_NOT_REPORTED[name] for name in goodput.untold)
+        names = "; ".join(_NOT_REPORTED.get(name, name) for name in goodput.untold)
         seconds = {item.name: item.seconds for item in goodput.shares}
         gaps = f", {GAPS}" if seconds[GAPS] >= _SEEN else ""
         yield f"Not measured, so within {CLEAN}{gaps} or {NOTHING}: {names}."

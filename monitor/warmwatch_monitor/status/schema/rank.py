@@ -325,6 +325,8 @@ class LongStep(Struct, frozen=True, kw_only=True):
     """Time of it spent evaluating, if the program reports evaluations."""
     between_cells_seconds: Seconds
     """Time of it in which no cell of the notebook ran."""
+    prompt: bool
+    """Whether Python has a prompt, at which it may have waited for its user."""
     data_seconds: Seconds | None = None
     """Time of it spent waiting for batches, except in evaluations; null if it had no batch."""
     batches: int | None = None

@@ -66,7 +66,8 @@ def _causes(step: LongStep) -> Iterator[str]:
         yield f"{counted(step.batches or 0, 'batch', 'batches')} in it: an evaluation?"
     elif explained <= _MOSTLY * step.seconds:
         rest = "the rest" if explained > step.usual_seconds else "it"
-        yield f"no compile event in it, and what {rest} went to is not known"
+        waits = "; Python may have waited at its prompt" if step.prompt else ""
+        yield f"no compile event in it, and what {rest} went to is not known{waits}"
 
 
 def long_step_evidence(figures: Figures) -> Iterator[str]:

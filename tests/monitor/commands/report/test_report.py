@@ -172,9 +172,17 @@ def test_an_unexplained_long_step_is_a_gap_and_not_a_stall() -> None:
     made = report(a.finished(answers={**answers, "pauses.evaluation_seconds": None}))
     within = "Not measured, so within clean steps, unexplained gaps or unaccounted: "
     assert within in lines(page(made), width=200, colour=False)
-    answers = {**answers, "long_steps": [{**long, "between_cells_seconds": 19.0}]}
+    waited = {"pauses.between_cells_seconds": 3.0}
+    answers = {**answers, **waited, "long_steps": [{**long, "between_cells_seconds": 19.0}]}
     found = shares(report(a.finished(answers=answers)))
     assert found["unexplained gaps"] == 1.0, "a pause between two cells of a notebook explains it"
+    assert found["between the cells of a notebook"] == 3.0
+    prompt = {"long_steps": [{**long, "prompt": True}]}
+    for values in (waited, prompt):
+        made = report(a.finished(answers=values))
+        assert made.whole_step_seconds is None, "the wait for the user is no cost of a step"
+        said = "waiting at Python's prompt" in " ".join(lines(page(made), width=999, colour=False))
+        assert said is (values is prompt)
     stalled = {"state": "stalled", "since": EPOCH - 30, "step_seconds.clean_seconds": 100.0}
     found = shares(report(a.warm(answers=stalled, state="stalled")))
     assert (found["unexplained gaps"], found["stalls"]) == (0.0, pytest.approx(30))
@@ -723,7 +731,7 @@ def test_the_bar_has_ascii_characters_if_the_encoding_has_no_others(
     monkeypatch.setattr(sys, "stdout", stdout)
     draw("".join(sign for sign, _ in SIGNS.values()) + "é")
     printed_signs = stdout.buffer.getvalue().decode()  # type: ignore[attr-defined]
-    assert printed_signs == "#d_!.wRES:?\\xe9\n"
+    assert printed_signs == "#d_!.wRESc:?\\xe9\n"
     assert len(set(printed_signs[: len(SIGNS)])) == len(SIGNS)
 
 
