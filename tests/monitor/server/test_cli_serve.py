@@ -159,16 +159,20 @@ def test_an_invalid_setting_exits_2_and_is_named(
 def test_without_the_extra_serve_prints_the_pip_command() -> None:
     code = (
         "import sys, importlib.util as u; real = u.find_spec\n"
-        "u.find_spec = lambda name: None if name == 'psutil' else real(name)\n"
+        "u.find_spec = lambda name: None if name == 'uvicorn' else real(name)\n"
         "from warmwatch_monitor.__main__ import main; main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, "serve"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, "serve"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == 2
     assert done.stderr == (
         "warmwatch: `warmwatch serve` needs the monitor's libraries, which are not installed "
-        "(psutil); get them with: pip install 'warmwatch[monitor]'\n"
+        "(uvicorn); get them with: pip install 'warmwatch[monitor]'\n"
     )
 
 
