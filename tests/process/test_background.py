@@ -74,25 +74,6 @@ result(dict(at_begin=at_begin, warm=warm, after=after, touched=before == end.tou
     assert [bool(end.get("background")) for end in ends] == [False, True]
 
 
-def test_a_step_that_waits_for_the_other_thread_is_not_clean(records: Path) -> None:
-    """Steps went on during it, and then one waits until it is done."""
-    body = f"""{BACKGROUND}
-steps(5)
-threading.Timer(1.0, release.set).start()
-thread.join()
-waited = steps(1)
-after = steps(5)
-end = counts()
-result(dict(waited=waited, after=after, touched=end.touched_steps[0], warmups=end.warmups,
-    took=(end.last_warmup.ended_ns - end.last_warmup.began_ns) / 1e9, steps=end.last_warmup.steps))
-"""
-    found = result_of(records, body)
-    assert found["waited"] == [False]
-    assert found["after"] == [False, False, True, True, True]
-    assert (found["touched"], found["warmups"], found["steps"]) == (26, 2, 1)
-    assert found["took"] >= 0.9
-
-
 def test_a_recompile_of_the_training_counts_during_a_background_compilation(records: Path) -> None:
     """A recompile by the thread of the steps, while another compiles in the background."""
     body = f"""{BACKGROUND}

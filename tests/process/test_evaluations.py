@@ -131,31 +131,6 @@ def test_an_evaluation_that_calls_no_compiled_function_is_counted(records: Path)
     assert slot.compile.agent_errors == 0
 
 
-PLACES = """
-from torch.nn import Module
-import warmwatch, torch._dynamo
-ours = vars(Module)["eval"], vars(Module)["train"]
-originals = tuple(one.__wrapped__ for one in ours)
-model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
-train(model, o, 1)
-kept = True
-for _ in range(20):
-    model.eval(); kept &= (vars(Module)["eval"], vars(Module)["train"]) == ours
-    model.train(); kept &= (vars(Module)["eval"], vars(Module)["train"]) == ours
-    train(model, o, 2)
-names = [one.__code__.co_filename.split("/")[-1] for one in ours]
-model.eval(); warmwatch.detach()
-result([names, kept, (vars(Module)["eval"], vars(Module)["train"]) == originals])
-"""
-
-
-def test_no_evaluation_replaces_a_method_of_a_class(records: Path) -> None:
-    """CPython 3.13 caches no attribute of a class that was modified a thousand times."""
-    names, kept, restored = result_of(records, PLACES)
-    assert (names, kept, restored) == (["evaluations.py"] * 2, True, True)
-    assert slots.read(slots.only(records)).compile.evaluations == 20
-
-
 def test_compilations_of_an_evaluation_are_between_steps_whichever_guard_failed_first(
     records: Path,
 ) -> None:

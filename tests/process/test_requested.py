@@ -125,23 +125,6 @@ def test_a_setting_that_disables_compilation_is_reported(records: Path, how: str
     assert (counts.wrappers, counts.begun, DISABLED[counts.disabled]) == (1, 0, how)
 
 
-def test_a_stance_is_reported_when_it_is_set_and_when_it_ends(records: Path) -> None:
-    """Also in mid-run, where no step is looked at closely."""
-    body = """
-from warmwatch.lifecycle import api as _current
-def off(): return _current.attached.agent.record.image().compile.disabled
-model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
-c = torch.compile(model, backend="eager")
-train(c, o, 5)
-found = [off()]
-with torch.compiler.set_stance("force_eager"):
-    found.append(off())
-found.append(off())
-result(found)
-"""
-    assert result_of(records, body) == [0, DISABLED.index("stance"), 0]
-
-
 # PyTorch's own function, called as a graph first runs: its message is logged and counted.
 SKIPPED = """
 import logging, types
@@ -204,20 +187,6 @@ def test_cudagraph_skips_at_run_time_are_reported_and_change_nothing_else(
     assert {(event["name"], event["file"]) for event in ran} == {("forward", "train.py")}
     assert "secret" not in str(reported)
     assert "alice" not in str(reported)
-
-
-@pytest.mark.long
-def test_cuda_graphs_that_inductor_leaves_out_are_counted(records: Path) -> None:
-    """Without CUDA PyTorch always skips them; the record has the first line of any reason."""
-    body = """
-from torch._dynamo.utils import counters
-model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
-c = torch.compile(model, mode="reduce-overhead")
-with torch.no_grad(): c(torch.ones(2, 8))
-result(counters["inductor"]["cudagraph_skips"])
-"""
-    truth = result_of(records, body)
-    assert slots.read(slots.only(records)).compile.cudagraph_skips == truth > 0
 
 
 def test_calls_left_uncompiled_by_a_stance_or_a_setting_are_counted(records: Path) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-
-import pytest
 
 from support import slots
 from support.trainings import result_of, run
@@ -249,68 +246,6 @@ EXPECTED = {
 def test_every_kind_of_training_makes_one_step_of_an_iteration(records: Path) -> None:
     counts = result_of(records, f"KINDS = {list(EXPECTED)!r}\n" + KINDS, attach=False)
     assert counts == EXPECTED
-
-
-COMPILED = {
-    "a compiled model": """
-c = torch.compile(model, backend="eager")
-for _ in range(5): train(c, o, 1)
-""",
-    "a compiled optimizer": """
-step = torch.compile(o.step, backend="eager")
-for _ in range(5):
-    model(torch.randn(4, 8)).sum().backward(); step(); o.zero_grad()
-""",
-    "the whole step compiled": """
-@torch.compile(backend="eager")
-def whole(x):
-    loss = model(x).square().mean(); loss.backward(); o.step(); o.zero_grad(); return loss
-for _ in range(5): whole(torch.randn(4, 8))
-""",
-}
-
-
-ACCOUNT = """
-from torch._dynamo.utils import counters, get_compilation_metrics
-import json
-result([
-    model(torch.ones(2, 8)).tolist(), counters["stats"]["unique_graphs"],
-    sorted(counters["graph_break"].items()),
-    [m.compile_id for m in get_compilation_metrics()],
-    [getattr(m, "recompile_reason", None) for m in get_compilation_metrics()],
-    torch.rand(1).item(),
-])
-"""
-
-
-@pytest.mark.parametrize("kind", COMPILED)
-def test_steps_are_detected_while_dynamo_traces(records: Path, kind: str) -> None:
-    """With the graphs, graph breaks and losses that the training has without the agent."""
-    body = "model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)\n"
-    body += COMPILED[kind] + ACCOUNT
-    alone = result_of(records, body, attach=False)
-    attached = result_of(records, body)
-    assert json.dumps(attached) == json.dumps(alone)
-    assert slots.read(slots.only(records)).steps.steps == 5
-
-
-MADE_IN_COMPILED_CODE = """
-from torch._dynamo.utils import counters, get_compilation_metrics
-@torch.compile(backend="eager")
-def fit(x):
-    p = torch.nn.Parameter(x); o = torch.optim.SGD([p], lr=.1)
-    (p * x).sum().backward(); o.step()
-    return p.detach() * 2
-torch.optim.SGD(make().parameters(), lr=.1)
-losses = [fit(torch.randn(4, 8)).tolist() for _ in range(3)]
-ids = [m.compile_id for m in get_compilation_metrics()]
-result([losses, dict(counters["stats"]), sorted(counters["graph_break"].items()), ids])
-"""
-
-
-def test_an_optimizer_made_in_compiled_code_breaks_no_other_graph(records: Path) -> None:
-    alone = result_of(records, MADE_IN_COMPILED_CODE, attach=False)
-    assert json.dumps(result_of(records, MADE_IN_COMPILED_CODE)) == json.dumps(alone)
 
 
 def test_a_manual_step_before_dynamo_stops_watching_optimizers(records: Path) -> None:

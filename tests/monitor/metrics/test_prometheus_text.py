@@ -126,42 +126,6 @@ def test_openmetrics_is_sent_if_requested_and_has_the_same_values(accept: str) -
     assert {(s.name, frozenset(s.labels.items())): s.value for s in samples} == series(rich())
 
 
-def test_a_rank_without_a_gpu_has_every_other_series_of_the_contract() -> None:
-    user = replace(b.WARM.identity, samples_per_step=16, world_size=1)
-    counts = replace(b.WARM.compile, samples_per_step=16)
-    steps = replace(b.WARM.steps, batches=3610, last_batch_ns=b.ago(3))
-    full = b.view(replace(b.WARM, steps=steps, identity=user, compile=counts), process=PROCESS)
-    names = {name for name, _ in series(b.snapshot(full))}
-    assert [name for name in names if "gpu" in name or "joules" in name] == []
-    assert names >= {
-        "warmwatch_" + name
-        for name in (
-            *("warm", "compiling", "state", "condition", "compile_limit_seconds"),
-            "compile_seconds_total",
-            *("compilations_total", "graphs_total", "graph_breaks_total"),
-            *("compile_failures_total", "compile_fallbacks_total", "recompiles_total"),
-            *("recompiles_after_warm_total", "compile_cache_hits_total"),
-            *("compile_cache_misses_total", "compile_workers", "warmup_seconds"),
-            "first_warmup_seconds",
-            *("warmup_steps", "warmup_end_timestamp_seconds", "steps_total"),
-            *("last_step_timestamp_seconds", "step_seconds_bucket", "step_seconds_count"),
-            *("step_seconds_sum", "tokens_total", "samples_total"),
-            *("process_cpu_seconds_total", "process_resident_memory_bytes"),
-            *("agent_errors_total", "journal_dropped_lines_total", "run_info"),
-            "journal_lines_refused",
-            "journal_unread_bytes",
-            *("source_up", "source_last_success_timestamp_seconds", "source_read_seconds"),
-            *("records_refused", "build_info", "world_size", "clean_steps"),
-            *("state_start_timestamp_seconds", "attach_timestamp_seconds"),
-            *("compile_end_timestamp_seconds", "steady_step_seconds", "stall_limit_seconds"),
-            *("batches_total", "data_wait_seconds_total", "last_batch_timestamp_seconds"),
-            *("checkpoint_seconds_total", "recent_step_seconds", "last_step_age_seconds"),
-            *("compile_wrappers_total", "cudagraph_skips_total"),
-            "compile_background_seconds_total",
-        )
-    }
-
-
 @pytest.mark.parametrize("state", STATES)
 def test_the_metrics_agree_with_status(state: str) -> None:
     view = STATES[state]

@@ -151,6 +151,20 @@ def test_the_chosen_record_does_not_depend_on_their_order() -> None:
     assert {chosen(*order) for order in permutations(rivals)} == {"rank"}
 
 
+def test_a_run_has_the_state_of_its_least_advanced_living_rank() -> None:
+    warm = StepCounts(steps=9, last_step_ns=NOW)
+    (run,) = group(
+        [
+            reading("0", rank=0, steps=warm),
+            reading("1", rank=1, steps=TELLING),
+            reading("2", rank=2, alive=False, steps=TELLING),
+        ],
+        Circumstances(now_ns=NOW),
+    )
+    assert [rank.judgement.state for rank in run.ranks] == [State.EAGER, State.WARMING, State.LOST]
+    assert run.state is State.WARMING
+
+
 def test_a_rank_of_an_earlier_start_that_is_read_later_joins_it() -> None:
     """A poll without time for all records leaves some to the next one."""
     ended = [

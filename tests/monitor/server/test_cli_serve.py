@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 
 from support import builders as b
 from support.daemon import completed, daemon, daemon_process, status_of
-from support.records import compiling, environment, held, update, wait_until, warm, write_record
+from support.records import environment, held, wait_until, warm, write_record
 from support.values import replace
 from warmwatch import __version__
 from warmwatch_monitor.figures.machine import Refusal, SourceHealth
@@ -30,20 +29,6 @@ from warmwatch_monitor.server.logs import DaemonLog
 def serve(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """A daemon that must exit immediately."""
     return completed("serve", *arguments, env=environment(**variables))
-
-
-def test_a_daemon_follows_a_training_from_compiling_to_warm_to_lost(tmp_path: Path) -> None:
-    folder = write_record(tmp_path, compiling())
-    with held(folder) as training, daemon(tmp_path) as url:
-        assert [run["state"] for run in status_of(url)["runs"]] == ["compiling"]
-        update(folder, warm())
-        wait_until(lambda: status_of(url)["warm"] is True)
-        training.kill()
-        training.wait()
-        gone = time.time()
-        wait_until(lambda: status_of(url)["at"] > gone)
-        assert status_of(url)["runs"][0]["state"] == "lost"
-        assert status_of(url)["warm"] is None
 
 
 def test_json_prints_process_and_address_in_one_line(tmp_path: Path) -> None:
