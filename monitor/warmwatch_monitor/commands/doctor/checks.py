@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from warmwatch import __version__
 from warmwatch.shared import places, record, verdict
-from warmwatch.shared.phrases import counted
+from warmwatch.shared.phrases import counted, duration
 from warmwatch.shared.variables import DEFAULTS, unknown_variables
 from warmwatch_monitor.base.clock import Clock
 from warmwatch_monitor.base.errors import DaemonError, NoDaemonError
@@ -62,8 +62,8 @@ _MOST_UNRECORDED, _MOST_DAEMONS = 20, 5
 _LONG_WITHOUT_A_STEP_NS = 30 * 10**9
 _LEAST_BYTES, _LEAST_INODES = 16 << 20, 200  # as in the alert WarmwatchRecordDirectoryFull
 _LEAVES = (
-    "beyond 200 of this user, a new record removes the oldest; a reboot removes those in memory; "
-    "to free the space now, remove the folder"
+    "a user's 200 newest records are kept, those in memory until a reboot; to free their space "
+    "now, delete their folders"
 )
 
 
@@ -213,7 +213,7 @@ def _room(room: RecordRoom) -> Finding:
         return fine(what, names=(room.directory,))
     return trouble(
         f"{what}, too little for new records",
-        advice=f"make it writable, or remove what is no record there; {_LEAVES}",
+        advice=f"delete other files there, or set WARMWATCH_DIR to a larger one; {_LEAVES}",
         names=(room.directory,),
     )
 
@@ -245,8 +245,8 @@ def _ended(records: int, retention: float) -> Iterator[Finding]:
     """Records of ended runs stay for a while, which is no trouble."""
     if records:
         yield fine(
-            f"{counted(records, 'record')} of ended processes: `status` lists them for "
-            f"{retention:g} s, `warmwatch report` reads them later, too",
+            f"{counted(records, 'record')} of ended processes: `status` shows a run for "
+            f"{duration(retention)} after its end, `warmwatch report` as long as its records exist",
             advice=f"nothing to do: {_LEAVES}",
         )
 
@@ -254,15 +254,15 @@ def _ended(records: int, retention: float) -> Iterator[Finding]:
 def _directories(obstacles: Mapping[str, str | None], writable: str | None) -> Iterator[Finding]:
     if writable is not None:
         exists = within(DISK_SECONDS, Path(writable).exists, True, path=writable)
-        there = "" if exists else " (made by the first one)"
+        there = "" if exists else ", which the first one creates"
         yield fine(
             f"trainings of this user write their records to {writable}{there}", names=(writable,)
         )
         return
     for path, why in obstacles.items():
-        yield noted(f"{path}: {why}", names=(path,))
+        yield noted(f"no records in {path}: {why}", names=(path,))
     yield trouble(
-        "no record directory can be written by this user",
+        "trainings of this user can write their records nowhere",
         advice="set WARMWATCH_DIR to a directory of your own, for the training and the monitor",
     )
 
@@ -368,11 +368,12 @@ def _directories_match(
     watched: Sequence[str] = answer["directories"]
     ours = writable or settings.directories[0]
     if ours in watched:
-        what = f"the daemon at {settings.address} watches {ours}"
+        what = f"the daemon at {settings.address} reads the records in {ours}"
         yield fine(what, names=(ours,))
         return
     yield trouble(
-        f"the daemon at {settings.address} watches {', '.join(watched)} and not {ours}",
+        f"the daemon at {settings.address} reads the records in {', '.join(watched)}, but "
+        f"trainings of this user write theirs to {ours}",
         advice="start the daemon and the training with the same WARMWATCH_DIR",
         names=(*watched, ours),
     )

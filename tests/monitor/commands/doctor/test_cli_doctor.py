@@ -91,7 +91,9 @@ def test_a_directory_that_cannot_be_created_is_a_problem(
     monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path / "file" / "below"))
     result = doctor()
     assert result.exit_code == 1
-    assert any("no record directory can be written by this user" in t for t in troubles(result))
+    assert any(
+        "trainings of this user can write their records nowhere" in t for t in troubles(result)
+    )
     assert f"{tmp_path}/file/below: it cannot be accessed: Not a directory" in result.stdout
 
 
@@ -131,7 +133,7 @@ def test_a_dead_record_of_another_release_is_not_a_problem_and_expires(
     result = doctor()
     assert (result.exit_code, troubles(result)) == (0, [])
     assert f"left by a process that is gone: {folder}: record of version 2" in result.stdout
-    assert "beyond 200 of this user, a new record removes the oldest" in result.stdout
+    assert "a user's 200 newest records are kept" in result.stdout
 
 
 def test_errors_of_the_agent_are_a_problem_and_the_last_one_is_shown(tmp_path: Path) -> None:
@@ -212,7 +214,7 @@ def test_a_daemon_that_watches_the_same_directory_is_fine_until_the_directory_di
         address = url.removeprefix("http://")
         result = doctor("--address", address)
         assert result.exit_code == 0
-        assert f"watches {tmp_path}" in result.stdout
+        assert f"reads the records in {tmp_path}" in result.stdout
         away = tmp_path.rename(f"{tmp_path}-away")
         wait_until(lambda: "systemd-tmpfiles --create" in doctor("--address", address).stdout)
         away.rename(tmp_path)
@@ -223,7 +225,10 @@ def test_a_daemon_that_watches_another_directory_is_a_problem(tmp_path: Path) ->
     other.mkdir()
     with daemon(other) as url:
         result = doctor("--address", url.removeprefix("http://"))
-    assert f"watches {other} and not {tmp_path}" in one_trouble(result)
+    assert (
+        f"reads the records in {other}, but trainings of this user write theirs to {tmp_path}"
+        in one_trouble(result)
+    )
     assert "the same WARMWATCH_DIR" in result.stdout
 
 
