@@ -222,20 +222,6 @@ def test_the_reason_why_nothing_was_captured_is_reported_if_known() -> None:
     assert "captured nothing: this" in b.in_words(view(replace(NOTHING, graph_breaks=0)))
 
 
-@pytest.mark.parametrize(
-    "counts",
-    [
-        replace(NOTHING, graphs=1),
-        replace(NOTHING, graphs_before=1),
-        replace(NOTHING, compilations=b.kinds()),
-        replace(NOTHING, clean_after=STEPS - 2),
-    ],
-    ids=["a graph", "a graph before it was attached", "no compilation is recorded", "not warm yet"],
-)
-def test_capture_is_not_reported_if_uncertain(counts: CompileCounts) -> None:
-    assert view(counts).judgement.conditions == ()
-
-
 def test_a_condition_that_needs_attention_sets_the_exit_code_while_the_rank_lives() -> None:
     warm = b.view(replace(b.WARM, identity=replace(b.WARM.identity, run="other")))
     assert exit_code(status(b.snapshot(warm))) == 0

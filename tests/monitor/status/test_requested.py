@@ -31,10 +31,6 @@ def eager(counts: CompileCounts, **more: object) -> RankView:
     return b.view(replace(b.EAGER, compile=counts), **more)  # type: ignore[arg-type]
 
 
-def holds(counts: CompileCounts) -> tuple[str, ...]:
-    return eager(counts).judgement.conditions
-
-
 def test_requested_but_never_compiled_needs_attention() -> None:
     snapshot = b.snapshot(eager(IN_VAIN))
     answer = status(snapshot)
@@ -52,31 +48,6 @@ def test_of_a_module_compiled_in_place_neither_forward_nor_a_container_compiles(
     assert "call model(...) and not model.forward(...)" in text
     assert "model.log_prob = torch.compile(model.log_prob)" in text
     assert "container" not in b.in_words(eager(IN_VAIN, journal={"methods": ("log_prob",)}))
-
-
-@pytest.mark.parametrize(
-    "counts",
-    [
-        replace(IN_VAIN, wrappers=0),
-        replace(IN_VAIN, disabled=1),
-        replace(IN_VAIN, clean_after=118),
-        replace(IN_VAIN, requested_at=0),
-        replace(IN_VAIN, requested_at=119),
-        replace(IN_VAIN, compilations=b.kinds(forward=1)),
-        replace(IN_VAIN, graphs=1),
-        replace(IN_VAIN, graphs_before=1),
-        replace(IN_VAIN, phase_ns=b.phases(dynamo=0.1)),
-        replace(IN_VAIN, phase_ns=b.phases(other=0.1)),
-        replace(IN_VAIN, active_since_ns=b.ago(1)),
-    ],
-    ids=[
-        *("nothing requested", "turned off", "few steps", "a function", "requested late"),
-        *("compiled", "captured", "before"),
-        *("dynamo looked at it", "somebody did", "it compiles now"),
-    ],
-)
-def test_an_uncertain_case_is_not_reported(counts: CompileCounts) -> None:
-    assert "never_compiled" not in holds(counts)
 
 
 def test_a_function_that_no_step_calls_is_reported_and_needs_no_attention() -> None:

@@ -40,26 +40,6 @@ def judged(*earlier: float, slot: Any = b.WARM) -> RunView:
 
 
 @pytest.mark.parametrize(
-    ("earlier", "holds"),
-    [
-        ((), False),
-        ((60.0,), True),
-        ((60.5,), False),
-        ((10.0, 70.0), False),
-        ((79.0, 60.0, 80.0), True),
-        ((79.0, 60.0, 81.0), False),
-        ((95.0, 1.0, 1.0), False),
-    ],
-    ids=["none", "twice", "less", "of two", "of three", "less of three", "one like it"],
-)
-def test_a_warm_up_is_compared_with_the_longest_of_its_history(
-    earlier: tuple[float, ...], holds: bool
-) -> None:
-    (rank,) = judged(*earlier).ranks
-    assert (HOLDS in rank.judgement.conditions) is holds
-
-
-@pytest.mark.parametrize(
     ("earlier", "before"),
     [
         ((30.0,), "30 s last time"),
