@@ -12,7 +12,6 @@ import ipaddress
 import os
 import socket
 import ssl
-import stat
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct
@@ -20,6 +19,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from warmwatch_monitor.base.errors import SourceError, UsageError
+from warmwatch_monitor.base.timeouts import read_text
 
 _SHORTEST_TOKEN = 16
 _LONGEST_FILE = 1 << 20
@@ -63,10 +63,7 @@ class ProtectionFiles:
         self._paths = tuple(path for path in (token, cert, key) if path is not None)
         self._error: str | None = None
         self._seen = _seen(self._paths)
-        try:
-            self.current = self._load()
-        except _UnusableError as error:
-            raise UsageError(str(error)) from None
+        self.current = self._load()
 
     def reload(self) -> Protection:
         """The protection from now on. Raises SourceError for a rejected change."""
@@ -77,7 +74,7 @@ class ProtectionFiles:
             return self.current
         try:
             protection = self._load()
-        except _UnusableError as error:
+        except UsageError as error:
             message = f"{error}; what held before this change still holds"
             if message != self._error:
                 self._log(message)
@@ -98,10 +95,6 @@ class ProtectionFiles:
         )
 
 
-class _UnusableError(Exception):
-    """A file cannot be used; one sentence."""
-
-
 def _seen(paths: Iterable[str]) -> Seen:
     """What shows that a file was changed or replaced, including its permissions."""
     groups: list[tuple[int, ...]] = []
@@ -116,29 +109,20 @@ def _seen(paths: Iterable[str]) -> Seen:
 
 
 def _read(path: str) -> str:
-    """The text of a regular file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a pipe would hold up the start
-            os.close(descriptor)
-            raise _UnusableError(f"{path} is no regular file")
-        with os.fdopen(descriptor, "rb") as file:
-            text = file.read(_LONGEST_FILE + 1)
-        if len(text) > _LONGEST_FILE:  # OpenSSL would read a terabyte
-            raise _UnusableError(f"{path} has more than {_LONGEST_FILE >> 20} MiB")
-        return text.decode()
+        return read_text(path, _LONGEST_FILE)  # OpenSSL would read a terabyte
     except OSError as error:
-        raise _UnusableError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        raise UsageError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise _UnusableError(f"{path} is no text in UTF-8") from None
+        raise UsageError(f"{path} is no text in UTF-8") from None
     except ValueError as error:
-        raise _UnusableError(f"{path!r} is no path: {error}") from None
+        raise UsageError(f"{path!r} is no path: {error}") from None
 
 
 def _digest(path: str) -> bytes:
     token = _read(path).strip()
     if len(token) < _SHORTEST_TOKEN or not token.isascii() or len(token.split()) != 1:
-        raise _UnusableError(
+        raise UsageError(
             f"{path} holds no token of at least {_SHORTEST_TOKEN} characters in one word; "
             "make one with: openssl rand -hex 32"
         )
@@ -155,7 +139,7 @@ def _context(cert: str, key: str) -> ssl.SSLContext:
         context.load_cert_chain(cert, key, password=lambda: b"")
     except (OSError, ValueError) as error:
         why = getattr(error, "reason", None) or str(error)
-        raise _UnusableError(f"{cert}, {key}: {why}") from None
+        raise UsageError(f"{cert}, {key}: {why}") from None
     return context
 
 

@@ -129,7 +129,7 @@ def test_a_port_in_use_exits_6_with_advice() -> None:
         ([], {"WARMWATCH_DIR": __file__}, f"WARMWATCH_DIR: {__file__} is a file"),
         (["--dir", __file__], {}, f"--dir: {__file__} is a file"),
         (["--dir", ""], {}, "--dir: the name is empty; give a directory"),
-        (["--token-file", "/nowhere"], {}, "/nowhere: no such file"),
+        (["--token-file", "/nowhere"], {}, "/nowhere: No such file"),
     ],
 )
 def test_an_invalid_setting_exits_2_and_is_named(

@@ -26,6 +26,7 @@ from warmwatch_monitor.figures.machine import Refusal
 from warmwatch_monitor.model.records import Owner, RecordReading
 from warmwatch_monitor.pipeline.poller import Assembly
 from warmwatch_monitor.sources.listed import RECORDS, Readings
+from warmwatch_monitor.sources.records import liveness
 from warmwatch_monitor.sources.records.liveness import Owners
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 from warmwatch_monitor.status.document import chosen
@@ -401,7 +402,9 @@ def test_over_http_a_name_is_the_displayed_one_or_selects_every_owner() -> None:
     assert status(snapshot, "gpt2")["summary"].startswith("2 runs: gpt2@bob ")
 
 
-def test_a_hung_directory_service_delays_no_lookup_and_renames_no_user() -> None:
+def test_a_hung_directory_service_delays_no_lookup_and_renames_no_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     requested: list[int] = []
     answered = threading.Event()
 
@@ -410,11 +413,13 @@ def test_a_hung_directory_service_delays_no_lookup_and_renames_no_user() -> None
         answered.wait()
         return "late"
 
-    who = Owners(own=1, find_name=ask, patience=0.01)
+    monkeypatch.setattr(liveness, "login", ask)
+    monkeypatch.setattr(liveness, "_PATIENCE_SECONDS", 0.01)
+    who = Owners()
     assert [who.of(uid).name for uid in (5, 6)] == ["5", "6"]
     wait_until(lambda: requested)
     assert requested == [5], "one lookup is in progress"
     answered.set()
     wait_until(lambda: requested == [5, 6])
-    who._patience = 60.0  # for a slow answer
+    monkeypatch.setattr(liveness, "_PATIENCE_SECONDS", 60.0)  # for a slow answer
     assert [who.of(uid).name for uid in (5, 7)] == ["5", "late"]

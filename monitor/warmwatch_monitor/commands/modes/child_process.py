@@ -68,7 +68,6 @@ def run_until(
     poll: Callable[[], str | None],
     seconds: float,
     hurry: Callable[[], bool],
-    patience: tuple[tuple[signal.Signals, float], ...] = PATIENCE,
 ) -> tuple[int, str | None]:
     """Run ``command`` until it ends or ``poll`` returns a reason to end it.
 
@@ -96,7 +95,7 @@ def run_until(
             why = poll()
     finally:  # never leave the command running unattended
         if why is not None or child.poll() is None:
-            _end(child, patience, hurry)
+            _end(child, hurry)
     # do not wait for a process that SIGKILL cannot end, because it blocks in a driver
     code = _code(child, _PAUSE_SECONDS)
     return -signal.SIGKILL if code is None else code, why
@@ -121,13 +120,9 @@ def _code(child: subprocess.Popen[bytes], seconds: float) -> int | None:
     return None
 
 
-def _end(
-    child: subprocess.Popen[bytes],
-    patience: tuple[tuple[signal.Signals, float], ...],
-    hurry: Callable[[], bool],
-) -> None:
+def _end(child: subprocess.Popen[bytes], hurry: Callable[[], bool]) -> None:
     family: set[psutil.Process] = set()
-    for number, seconds in patience:
+    for number, seconds in PATIENCE:
         family |= _below(child)
         if number == signal.SIGINT:
             with suppress(OSError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from msgspec import Struct
@@ -59,17 +59,11 @@ _LONGEST_LOGIN = 64
 class Owners:
     """Names of users, looked up once each, in a thread: a directory service may hang.
 
-    One that gives no answer for ``patience`` seconds delays no further user: they are numbers.
+    One that gives no answer in time delays no further user: they are numbers.
     """
 
-    def __init__(
-        self,
-        own: int | None = None,
-        find_name: Callable[[int], str | None] | None = None,
-        patience: float = _PATIENCE_SECONDS,
-    ) -> None:
-        self._own = os.geteuid() if own is None else own
-        self._find_name, self._patience = find_name or login, patience
+    def __init__(self) -> None:
+        self._own = os.geteuid()
         self._known: dict[int, Owner] = {}
         self._pending: dict[int, None] = {}  # in order
         self._busy = False  # a thread looks them up
@@ -99,7 +93,7 @@ class Owners:
                 if uid is None:
                     self._busy = False
                     return
-            name = self._find_name(uid)
+            name = login(uid)
             with self._answered:
                 self._names[uid] = name
                 del self._pending[uid]
@@ -108,7 +102,7 @@ class Owners:
     def _name(self, uid: int) -> str | None:
         with self._answered:
             while uid not in self._names and self._hung_at != len(self._names):
-                if not self._answered.wait(self._patience):
+                if not self._answered.wait(_PATIENCE_SECONDS):
                     self._hung_at = len(self._names)
             return self._names.get(uid)
 

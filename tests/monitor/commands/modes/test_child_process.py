@@ -12,11 +12,8 @@ import pytest
 
 from support.records import wait_until
 from warmwatch.shared.record.loss_file import GUARDS, REQUEST, SUFFIX
-from warmwatch_monitor.commands.modes.child_process import (
-    PATIENCE,
-    Stops,
-    run_until,
-)
+from warmwatch_monitor.commands.modes import child_process
+from warmwatch_monitor.commands.modes.child_process import PATIENCE, Stops, run_until
 from warmwatch_monitor.commands.modes.one_mode import Plan, _Followed
 
 QUICK = (*tuple((number, 0.2) for number, _ in PATIENCE[:-1]), (signal.SIGKILL, 60.0))
@@ -28,7 +25,8 @@ def ended(
 ) -> tuple[int, str | None]:
     """Of a shell's ``line``, once it has made the file ``ready``."""
     ready = tmp_path / "ready"
-    with (tmp_path / "output").open("wb") as output:
+    with (tmp_path / "output").open("wb") as output, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(child_process, "PATIENCE", patience)
         return run_until(
             ("sh", "-c", line.replace("READY", f"touch {ready}")),
             os.environ,
@@ -36,7 +34,6 @@ def ended(
             poll=lambda: "seen" if ready.exists() else None,
             seconds=0.05,
             hurry=lambda: False,
-            patience=patience,
         )
 
 
