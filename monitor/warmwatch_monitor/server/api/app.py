@@ -40,7 +40,7 @@ from warmwatch_monitor.server.api.answers import (
 )
 from warmwatch_monitor.server.api.cached import Body, json_body, json_body_of_many
 from warmwatch_monitor.server.api.changes import Recent, Wanted
-from warmwatch_monitor.server.api.events import Events, sample
+from warmwatch_monitor.server.api.events import Events
 from warmwatch_monitor.server.api.openapi import document
 
 _NO_PATH = (
@@ -72,7 +72,7 @@ class Api(Starlette):
     ) -> None:
         self._latest, self._version, self._history = latest, version, history or LastHour()
         self._answers = Answers(latest, version, on_request)
-        self._events = Events(latest, recent or Recent(), sample)
+        self._events = Events(latest, recent or Recent())
         self._on_thread = asyncio.Lock()  # one answer at a time
         self._pasts: dict[tuple[int, HistoryParameters], Body] = {}
         self._documents: dict[str, Body] = {}

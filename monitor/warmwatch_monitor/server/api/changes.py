@@ -250,11 +250,8 @@ class Wanted(NamedTuple):
 class Recent:
     """A ring of events. ``life`` separates this daemon's numbers from those of other daemons."""
 
-    def __init__(
-        self, *, most: int = MOST, most_bytes: int = MOST_BYTES, life: str | None = None
-    ) -> None:
-        self._most, self._most_bytes = most, most_bytes
-        self.life = life or secrets.token_hex(4)
+    def __init__(self) -> None:
+        self.life = secrets.token_hex(4)
         self._events: deque[Logged] = deque()
         self._bytes, self._lock = 0, threading.Lock()
         self.changes: list[Change] = []  # of the last Snapshot
@@ -324,7 +321,7 @@ class Recent:
             self._events.append(Logged(number, kind, change.names, content))
             self._bytes += len(content)
             self.number = number
-            while len(self._events) > self._most or self._bytes > self._most_bytes:
+            while len(self._events) > MOST or self._bytes > MOST_BYTES:
                 self._bytes -= len(self._events.popleft().content)
 
 

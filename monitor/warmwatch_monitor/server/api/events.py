@@ -40,25 +40,13 @@ LIFE_SECONDS = 3600.0
 _AT_ONCE = 25
 _RETRY = b"retry: 2000\n\n"
 _BEAT = b": still here\n\n"
-# on request: once a second, without an id
-Sample = Callable[[Snapshot], SampleEvent]
 
 
 class Events:
-    """The listeners. Used only on the event loop.
+    """The listeners. Used only on the event loop."""
 
-    Args:
-        sample: the event sent once a second on request; ``None``: none is sent.
-    """
-
-    def __init__(
-        self,
-        latest: Callable[[], Snapshot],
-        recent: Recent,
-        sample: Sample | None = None,
-        most: int = MOST_LISTENERS,
-    ) -> None:
-        self._latest, self._recent, self._sample, self._most = latest, recent, sample, most
+    def __init__(self, latest: Callable[[], Snapshot], recent: Recent) -> None:
+        self._latest, self._recent = latest, recent
         self._cache = SnapshotCache()
         # Each is set when there is news, or when the listener has to reconnect; the oldest first.
         self._listeners: dict[asyncio.Event, None] = {}
@@ -81,7 +69,7 @@ class Events:
         Above the limit, the oldest listener makes room: it can reconnect and misses nothing.
         """
         news, loop = asyncio.Event(), asyncio.get_running_loop()
-        if len(self._listeners) >= self._most:
+        if len(self._listeners) >= MOST_LISTENERS:
             oldest = next(iter(self._listeners))
             del self._listeners[oldest]
             oldest.set()
@@ -155,9 +143,9 @@ class Events:
                 sent, wake = self._recent.number, True
             if now >= beat_at:
                 self._beats, beat_at, wake = self._beats + 1, now + BEAT_SECONDS, True
-            if self._sample is not None and self._samplers and now >= sample_at:
+            if self._samplers and now >= sample_at:
                 sample_at, wake = now + 1.0, True
-                content = json_body(self._sample(self._latest())).plain
+                content = json_body(sample(self._latest())).plain
                 self._sampled = (self._sampled[0] + 1, framed("sample", content))
             if wake:
                 await self._wake()

@@ -95,8 +95,9 @@ def events(recent: Recent, number: int, run: str | None = None) -> list[dict[str
     return [dict(parsed[at : at + 3]) for at in range(0, len(parsed), 3)]
 
 
-def fed(*states: str, **options: Any) -> Recent:
-    recent = Recent(life="life", **options)
+def fed(*states: str) -> Recent:
+    recent = Recent()
+    recent.life = "life"
     for state in states:
         recent.take(b.snapshot(STATES[state]))
     return recent
@@ -109,12 +110,15 @@ def test_event_kinds_can_be_selected() -> None:
     assert number == recent.number
 
 
-def test_the_ring_is_bounded_and_reports_lost_events() -> None:
-    recent = fed(*("warm", "recompiling") * 20, most=10)
+def test_the_ring_is_bounded_and_reports_lost_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warmwatch_monitor.server.api.changes.MOST", 10)
+    recent = fed(*("warm", "recompiling") * 20)
     assert len(events(recent, recent.number - 10)) == 10
     with pytest.raises(ForgottenError, match="too_old"):
         recent.after(recent.number - 11, Wanted())
-    small = fed(*("warm", "recompiling") * 20, most_bytes=4000)
+    monkeypatch.undo()
+    monkeypatch.setattr("warmwatch_monitor.server.api.changes.MOST_BYTES", 4000)
+    small = fed(*("warm", "recompiling") * 20)
     assert sum(map(len, small.after(small.number - 2, Wanted())[1])) <= 4000
     with pytest.raises(ForgottenError):
         small.after(0, Wanted())

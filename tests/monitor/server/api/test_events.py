@@ -143,8 +143,11 @@ def test_a_client_whose_token_is_revoked_gets_no_more_events_and_no_wait_answer(
             waiting.result(timeout=60)
 
 
-def test_above_the_limit_the_oldest_listener_has_to_reconnect() -> None:
-    events = Events(lambda: b.snapshot(), Recent(), most=2)
+def test_above_the_limit_the_oldest_listener_has_to_reconnect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("warmwatch_monitor.server.api.events.MOST_LISTENERS", 2)
+    events = Events(lambda: b.snapshot(), Recent())
 
     async def scenario() -> None:
         listeners = [events.listen(Wanted(), None) for _ in range(3)]
