@@ -124,7 +124,7 @@ class _Spent(NamedTuple):
 class LastHour:
     """The last SECONDS seconds of a limited number of ranks and GPUs; the oldest are evicted."""
 
-    def __init__(self, most_ranks: int = MOST_RANKS, most_gpus: int = MOST_GPUS) -> None:
+    def __init__(self, most_ranks: int = MOST_RANKS) -> None:
         self.lock = threading.Lock()
         self.ranks: dict[tuple[str, int], Series] = {}
         self.gpus: dict[str, Series] = {}
@@ -132,7 +132,7 @@ class LastHour:
         self.compilations: dict[tuple[str, int], Compilations] = {}  # of each of ranks
         self.epochs = array("d", [math.nan]) * SECONDS
         self.first = self.newest = -1  # seconds
-        self._most_ranks, self._most_gpus = most_ranks, most_gpus
+        self._most_ranks = most_ranks
         self._spent: dict[tuple[str, int], _Spent] = {}
 
     def take(self, snapshot: Snapshot) -> None:
@@ -142,13 +142,13 @@ class LastHour:
             self._advance(second, snapshot.epoch)
             for view in self._with_room([view for run in snapshot.runs for view in run.ranks]):
                 self._take_rank(view, second, snapshot)
-            gpus = snapshot.gpus[: self._most_gpus]
+            gpus = snapshot.gpus[:MOST_GPUS]
             for gpu in sorted(
                 gpus, key=lambda reading: reading.uuid not in self.gpus
             ):  # evict no other
                 if self.gpu_readings.get(gpu.uuid) is gpu and self._has(gpu.uuid, second):
                     continue  # the reading of the poll before
-                series = _of(self.gpus, gpu.uuid, GPU_COLUMNS, self._most_gpus, second)
+                series = _of(self.gpus, gpu.uuid, GPU_COLUMNS, MOST_GPUS, second)
                 self.gpu_readings[gpu.uuid] = gpu
                 for name, column in series.columns.items():
                     value = getattr(gpu, name)

@@ -69,9 +69,7 @@ def daemons() -> list[tuple[int, int]]:
     return [(pid, uid) for pid, uid in owners.items() if pid not in parents]
 
 
-def compile_workers(
-    root: int, children: Children, command: Callable[[int], str] = command_line
-) -> Mapping[int, tuple[int, ...]]:
+def compile_workers(root: int, children: Children) -> Mapping[int, tuple[int, ...]]:
     """The compile workers below ``root``, each with its own descendants."""
     workers: dict[int, tuple[int, ...]] = {}
     pending, seen = list(children(root)), {root}
@@ -80,11 +78,11 @@ def compile_workers(
         if pid in seen:
             continue
         seen.add(pid)
-        if POOL not in command(pid):
+        if POOL not in command_line(pid):
             pending.extend(children(pid))
             continue
         for worker in children(pid):
-            if _NOT_WORKERS not in command(worker):
+            if _NOT_WORKERS not in command_line(worker):
                 workers[worker] = tuple(with_descendants(worker, children))
     return workers
 
