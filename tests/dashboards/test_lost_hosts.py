@@ -95,6 +95,21 @@ def test_a_daemon_that_falls_silent_after_a_page_of_its_run_is_no_second_page() 
     assert world.alerts == {"WarmwatchRankLost": [about(5.75, 12)]}
 
 
+def test_a_daemon_that_is_down_for_minutes_after_a_hang_paged_and_others_failed_of_it() -> None:
+    world = World(20)
+    hangs = [(0.0, "warm"), (300.0, "stalled")]
+    silent = world.daemon("silent", down=lambda at: 660 <= at < 900)
+    silent.rank(states=hangs, world_size=2, timeout=300)
+    other = world.daemon("other")
+    other.rank(rank=1, states=[*hangs, (540, "failed")], end=RAISED, world_size=2, timeout=300)
+    alerts = world.alerts
+    assert alerts.pop("WarmwatchDaemonDown") == [about(13, 14.75)]
+    assert alerts == {
+        "WarmwatchStalled": [about(6, 9)],
+        "WarmwatchStalledLong": [about(6.75, 20)],
+    }
+
+
 @pytest.mark.long
 def test_a_host_that_is_scraped_every_minute_is_found_as_well(
     monkeypatch: pytest.MonkeyPatch,
