@@ -93,7 +93,7 @@ _LISTED = (
     "--ranks",
     "every_rank",
     is_flag=True,
-    help="Show a row for each rank, also of large runs.",
+    help="Show a row for each rank, also of large runs; of a single rank, the evidence.",
 )
 @click.option(
     "--functions", "by_function", is_flag=True, help="Show what each function cost to compile."

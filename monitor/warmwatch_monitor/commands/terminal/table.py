@@ -231,6 +231,10 @@ def lines(
     for text in _worth(answer["runs"]):
         text_lines += wrapped(text, width if wrap else None)
     above = answer.get("details", ())
+    for run in answer["runs"] if every_rank else ():
+        ranks = run["ranks"]
+        for text in ranks[0]["evidence"] if len(ranks) == 1 else ():
+            text_lines += wrapped(text, width if wrap else None) if text not in above else []
     for text, advice in reasons(answer["runs"], remedies=1, now=now, above=above):
         text_lines += wrapped(text, width if wrap else None)
         text_lines += wrapped(advice, width if wrap else None, indent="    ") if advice else []

@@ -262,6 +262,17 @@ def test_remedies_are_ordered_by_their_savings() -> None:
     assert "cold" in made.do[0].about  # all of its compile time
 
 
+@pytest.mark.parametrize(
+    ("how", "ops"), [("interrupted", None), ("interrupted", 9), ("finished", None)]
+)
+def test_what_ctrl_c_cut_off_is_in_no_cache(how: str, ops: int | None) -> None:
+    cut_off = replace(a.AGAIN, ops=ops)
+    made = report(a.finished(answers={"end.how": how}, compiled=(*a.FIRST, cut_off), what=COLD))
+    (saving,) = (one.what for one in made.do if "cold" in one.about)
+    whole = (how, ops) != ("interrupted", None)
+    assert saving.endswith(f"that saves the next run up to {'110 s' if whole else '100 s'}.")
+
+
 @pytest.mark.parametrize("library", [None, "transformers"])
 def test_evaluations_of_the_original_model_have_a_remedy_unless_a_trainer_makes_them(
     library: str | None,

@@ -19,6 +19,7 @@ from warmwatch_monitor.model.records import FunctionCost
 from warmwatch_monitor.model.snapshot import RankView
 from warmwatch_monitor.output.summary import STYLES, overview
 from warmwatch_monitor.status.words.conditions import conditions
+from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.repeating import (
     remedy_of_repeating,
     repeating_head,
@@ -114,6 +115,14 @@ def test_the_cause_of_an_end_is_in_its_row(state: str, life: dict[str, Any], cau
 def test_a_rank_killed_by_the_oom_killer_shows_it_in_its_row() -> None:
     view = replace(b.in_every_state("a")["lost"], oom_killed=True)
     assert table(shown(view))[0][1:3] == ["lost", "out of memory"]
+
+
+def test_the_evidence_of_a_single_rank_is_shown_with_a_row_for_each() -> None:
+    views = [b.view(b.as_rank(b.WARM, rank, 2)) for rank in range(2)]
+    (first, *_) = evidence(views[0])
+    assert first not in shown(views[0])
+    assert first in shown(views[0], every_rank=True)
+    assert first not in shown(*views, every_rank=True)
 
 
 @pytest.mark.parametrize("between", [0, 9])
