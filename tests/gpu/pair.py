@@ -54,9 +54,6 @@ def main() -> int:
             finally:
                 training.kill()
         events = json.loads(file.read_text())
-        if keep := os.environ.get("KEEP"):
-            Path(keep, "events").write_text(json.dumps(events))
-            Path(keep, "answers").write_text(json.dumps([_reduced(one) for one in answers]))
     wrong = [*_backwards(answers), *_warm_too_early(answers, events)]
     wrong += [a["summary"] for a in answers if "for a step than" in a["summary"]]  # in lockstep
     wrong += [*_speed(answers, events), *_rival(answers, rival)]
@@ -85,19 +82,6 @@ def _watch(url: str, training: subprocess.Popen[bytes]) -> tuple[list[Answer], t
             ended = answer["at"]
         time.sleep(0.1)
     return answers, (began, ended)
-
-
-def _reduced(answer: Answer) -> Answer:
-    run = answer["runs"][0]
-    ranks = [
-        {name: rank[name] for name in ("steps", "step_seconds", "limited_by", "conditions")}
-        for rank in run["ranks"]
-    ]
-    return {
-        **{name: answer[name] for name in ("at", "summary", "details")},
-        **{name: run[name] for name in ("clauses", "limited_by", "compiling_seconds")},
-        "ranks": ranks,
-    }
 
 
 def _backwards(answers: list[Answer]) -> list[str]:

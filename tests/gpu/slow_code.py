@@ -92,9 +92,6 @@ def _trained(name: str, place: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         "TORCHINDUCTOR_CACHE_DIR": str(place / "cache"),
     }
     subprocess.run([sys.executable, str(TRAINING), name, str(file)], env=env, check=True)
-    if os.environ.get("JOURNAL"):
-        for journal in records.glob("*/events.jsonl"):
-            print(*(line[:300] for line in journal.read_text().splitlines()), sep="\n")
     answer = subprocess.check_output([*WARMWATCH, "status", "--json"], env=env, text=True)
     return json.loads(answer)["runs"][0]["ranks"][0], json.loads(file.read_text())
 
