@@ -45,7 +45,7 @@ def run_row(summary: RunSummary) -> dict[str, Any]:
         "ranks": len(summary.ranks),
         "steps": _most(answers, "steps"),
         "first_step_seconds": _most(slowest, "step_seconds", "first"),
-        "step_seconds": _clean_step(slowest),
+        "step_seconds": _most(slowest, "step_seconds", "typical"),
         "warmup_seconds": _most(slowest, "warmup", "first", "seconds"),
         "compile_seconds": _compile_seconds(answers),
         "compilations": _most(answers, "compile", "compilations"),
@@ -75,7 +75,7 @@ def rank_rows(summary: RunSummary) -> list[dict[str, Any]]:
             "state": rank.answer.get("state"),
             "attached": rank.answer.get("attached_at"),
             "steps": rank.answer.get("steps"),
-            "step_seconds": _clean_step([rank.answer]),
+            "step_seconds": _most([rank.answer], "step_seconds", "typical"),
             "compile_seconds": _compile_seconds([rank.answer]),
             "left_out": rank.left_out,
             "first_step_bytes": rank.first_step_bytes,
@@ -276,11 +276,6 @@ def _sampled(id: str, rank: int | None, gpu: str | None, samples: Samples) -> di
         "after": _text([round(at - began, _ROUNDED) for at in samples.epochs]),
         "columns": _text(samples.columns),
     }
-
-
-def _clean_step(answers: Sequence[Mapping[str, Any]]) -> Any:
-    """The longest of their typical clean steps."""
-    return _most(answers, "step_seconds", "typical")
 
 
 def _compile_seconds(answers: Sequence[Mapping[str, Any]]) -> float | None:

@@ -152,7 +152,8 @@ def _with_open_pauses(
 
     reports_saves = pauses.checkpoint_seconds is not None
     reported = counts.evaluations or evaluation
-    return Pauses(
+    return replace(
+        pauses,
         checkpoint_seconds=(counts.saving_ns + open_ns(save)) / 1e9 if reports_saves else None,
         saving_since=epoch(slot.header, save) if living else None,
         saving_for_seconds=open_ns(save) / 1e9 if save and living else None,
@@ -163,9 +164,6 @@ def _with_open_pauses(
         if evaluation and counts.active_since_ns
         else None,
         evaluations=counts.evaluations + bool(evaluation and not living) if reported else None,
-        evaluation_batch_seconds=pauses.evaluation_batch_seconds,
-        before_seconds=pauses.before_seconds,
-        warmup_seconds=pauses.warmup_seconds,
         between_cells_since=epoch(slot.header, cells) if living else None,
         between_cells_seconds=(counts.between_cells_ns + open_ns(cells)) / 1e9 or None,
         between_cells_for_seconds=open_ns(cells) / 1e9 if cells and living else None,

@@ -131,7 +131,7 @@ def _without_drift(mine: Sequence[Run], theirs: Sequence[Run]) -> tuple[float, f
     squares = _dot(lengths, lengths) - gain**2 * size - slope**2 * _dot(drift, drift)
     spread = max(_FINEST, sqrt(max(0.0, squares) / (len(order) - 3)))
     freedom = min(len(mine), len(theirs)) - 1
-    return gain, _t_95(freedom) * spread / sqrt(size)
+    return gain, _T_95[min(freedom, len(_T_95)) - 1] * spread / sqrt(size)
 
 
 def _centred(values: Sequence[float]) -> list[float]:
@@ -141,10 +141,6 @@ def _centred(values: Sequence[float]) -> list[float]:
 
 def _dot(values: Sequence[float], other: Sequence[float]) -> float:
     return sum(a * b for a, b in zip(values, other, strict=True))
-
-
-def _t_95(freedom: int) -> float:
-    return _T_95[min(freedom, len(_T_95)) - 1]
 
 
 SCHEMA_VERSION = 1

@@ -190,13 +190,13 @@ def runs_section(programs: Iterable[tuple[str, Sequence[Run]]]) -> Iterator[Sect
     """``gan: 60.1 ms in a (compile cost 12 s), 46.2 ms in b (compile cost 9.1 s)``; nothing if each
     ran once, undisturbed.
     """
-    items = dict.fromkeys(f"{label}: {_listed(runs)}" for label, runs in programs if _several(runs))
+    items = dict.fromkeys(
+        f"{label}: {_listed(runs)}"
+        for label, runs in programs
+        if len(runs) > 1 or any(run.disturbed for run in runs)
+    )
     if items:
         yield Section("Runs of each program", items=tuple(map(Item, items)))
-
-
-def _several(runs: Sequence[Run]) -> bool:
-    return len(runs) > 1 or any(run.disturbed for run in runs)
 
 
 def _listed(runs: Sequence[Run]) -> str:

@@ -25,7 +25,7 @@ from warmwatch_monitor.figures.declared import copied, total
 from warmwatch_monitor.figures.rank import Place
 from warmwatch_monitor.model.records import families
 from warmwatch_monitor.model.run_summary import Compiled, Provenance, RankSummary, RunSummary
-from warmwatch_monitor.output.amounts import WHOLE, own_words, plain_reason
+from warmwatch_monitor.output.amounts import WHOLE, if_known, own_words, plain_reason
 
 # of a family, the first known value
 _FIRST_KNOWN = (
@@ -203,7 +203,7 @@ def _group(
         values["words"]
         for values in varying
         if (values.get("name"), values.get("file"), values.get("line")) == last.function
-        and (values["tensor"], _dim(values["dim"])) in about
+        and (values["tensor"], if_known(str, values["dim"])) in about
         and values.get("words")
         and category in _CHANGING
     )
@@ -226,10 +226,6 @@ def _group(
         last_batch=last.last_batch is not None,
         at_limit=len(times) - len(compiled),
     )
-
-
-def _dim(index: int | None) -> str:
-    return "" if index is None else str(index)
 
 
 def places(compilations: Iterable[Priced]) -> tuple[Place, ...]:

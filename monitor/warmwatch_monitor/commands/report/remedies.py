@@ -162,11 +162,10 @@ def _recompiles(recompiled: Sequence[Recompiled], time: Goodput | None) -> Itera
     for item in recompiled:
         if item.count and item.category not in _MOVES and (advice := _advice(item)):
             groups[_cause(item) or advice].append(item)
-    least = min(_WORTH_SECONDS, _WORTH_SHARE * time.seconds) if time else 0.0
     for group in groups.values():
         advices = {_advice(item) or "" for item in group}
         advice = advices.pop() if len(advices) == 1 else group[0].advice or ""
-        if sum(item.seconds for item in group) < least:
+        if sum(item.seconds for item in group) < _notable(time):
             continue
         about = counted(sum(item.count for item in group), "recompile")
         about += f" ({', '.join(sorted({item.category for item in group}))})"
@@ -233,18 +232,13 @@ def _caches(compiled: Sequence[Priced], what: Provenance, *, first_run: bool) ->
     if not cold or missed < _WORTH_SECONDS:
         return
     about = f"cold compile caches ({', '.join(sorted(cold))})"
-    keep = "their directory from run to run (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR)"
+    keep = "Keep their directory from run to run (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR)"
     if first_run:
-        yield Remedy(
-            about=f"{about}, as in a first run",
-            what=f"Keep {keep}: that saves the next run up to {took(missed)}.",
-        )
+        keep += f": that saves the next run up to {took(missed)}."
+        yield Remedy(about=f"{about}, as in a first run", what=keep)
     else:
-        yield Remedy(
-            about=about,
-            what=f"Keep {keep}. The next run shows how much of it a warm cache saves.",
-            saves=missed,
-        )
+        keep += ". The next run shows how much of it a warm cache saves."
+        yield Remedy(about=about, what=keep, saves=missed)
 
 
 def _data(time: Goodput | None, rank: Mapping[str, Any]) -> Iterator[Remedy]:

@@ -155,7 +155,7 @@ def _lines(
     # those with the advice that saves most come first, each part newest first
     saves = dict.fromkeys((entry.advice for entry in of_all.values()), 0.0)
     for value in of_all.values():
-        saves[value.advice] += _worth(value)
+        saves[value.advice] += (value.seconds or 0.0) if value.advice else 0.0
     best = max(saves.values(), default=0.0)
     every = sorted(of_all.values(), key=lambda reason: not best or saves[reason.advice] < best)
     for value in every[:most]:
@@ -174,11 +174,6 @@ def _counts(reason: _Reason) -> int:
     """
     counted_ones = (_BREAK, _RECOMPILED, _OF_INSTANCE, _FAILED)
     return reason.times if reason.what in counted_ones else 0
-
-
-def _worth(reason: _Reason) -> float:
-    """Seconds that its advice may save; 0 without any."""
-    return (reason.seconds or 0.0) if reason.advice else 0.0
 
 
 def _both(item: _Reason, other: _Reason) -> _Reason:

@@ -114,6 +114,7 @@ def _cells(ranks: Sequence[Rank], spent: float | None) -> Row:
     compile, state = first["compile"], first["state"]
     lengths = [length for rank in ranks if (length := a_step(rank)) is not None]
     ages = [age for rank in ranks if (age := rank.get("last_step_age_seconds")) is not None]
+    stepped = max(ages, default=None)
     compiled = max(rank["compile"]["seconds"] for rank in ranks)
     unseen = any(rank["compile"].get("graphs_before") for rank in ranks)
     clean = min(rank["clean_steps"] for rank in ranks) if lives(first) else None
@@ -125,7 +126,7 @@ def _cells(ranks: Sequence[Rank], spent: float | None) -> Row:
         "steps": str(min(rank["steps"] for rank in ranks)),
         "clean": if_known(str, clean),
         "a step": took(max(lengths)) if len(lengths) == len(ranks) else "",
-        "last step": _age(max(ages)) if ages else "",
+        "last step": if_known(lambda age: f"{brief(age)} ago" if age >= 1 else "now", stepped),
         "compiled": _cost(compiled) if compiled else "" if unseen else "none",
         "recompiles": if_known(str, recompiles(compile)),
         "breaks": if_known(str, compile["graph_breaks"]),
@@ -164,11 +165,6 @@ def brief(seconds: float) -> str:
     if hours < 2:
         return duration(seconds)
     return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} d"
-
-
-def _age(seconds: float) -> str:
-    """``now``, ``38 s ago``: without milliseconds."""
-    return "now" if seconds < 1 else f"{brief(seconds)} ago"
 
 
 def _ranges(numbers: Sequence[int]) -> str:
