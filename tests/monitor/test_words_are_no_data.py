@@ -25,11 +25,11 @@ READ = {
     "commands/export.py:_cell": "a formula of a spreadsheet",
     "commands/modes/command.py:_duration": "an argument",
     "commands/report/html.py:_bar": "backticks around a name",
-    "commands/report/html.py:words": "backticks around a name",
     # the history has the sentence of an ended run without its clauses: a condition is shown once
     "commands/report/wording.py:answer": "a condition in the sentence",
     "commands/runs.py:_moment": "an argument",
     "commands/terminal/redrawn.py:_that_fits": "lines",
+    "commands/terminal/reasons.py:reasons": "whether a remedy stands above already",
     "commands/top/detail.py:_plots": "whether a line stands above already",
 }
 # what the page reads, each with a part of its line
