@@ -66,7 +66,12 @@ def remedies(
     ``time``: where it went. ``first_run``: no earlier comparable run is known, so its caches could
     only be empty; advice for the next run comes last then.
     """
-    caches = tuple(_caches(_completed(rank, compiled), what, first_run=first_run))
+    # no cache stores what Ctrl-C cut off: its graph was not counted
+    is_cut_off = (
+        (rank["end"] or {}).get("how") == "interrupted" and compiled and not compiled[-1].ops
+    )
+    stored = compiled[:-1] if is_cut_off else compiled
+    caches = tuple(_caches(stored, what, first_run=first_run))
     failing, failed = _failures(rank, compiled)
     ended_it = rank["state"] == State.FAILED.value  # one of these failures may have done that
     by_saving = sorted(
@@ -217,12 +222,6 @@ def remedy_of(recompiled: Recompiled, do: Sequence[Remedy]) -> int:
     """The number of its remedy in ``do``, from 1; 0 if it has none."""
     advices = (_advice(recompiled), recompiled.advice) if _advice(recompiled) else ()
     return next((number for number, remedy in enumerate(do, 1) if remedy.what in advices), 0)
-
-
-def _completed(rank: Mapping[str, Any], compiled: Sequence[Priced]) -> Sequence[Priced]:
-    """Without what Ctrl-C cut off, which no cache stores: its graph was not counted."""
-    cut_off = (rank["end"] or {}).get("how") == "interrupted" and compiled[-1:]
-    return compiled[:-1] if cut_off and cut_off[0].ops is None else compiled
 
 
 def _caches(compiled: Sequence[Priced], what: Provenance, *, first_run: bool) -> Iterator[Remedy]:
