@@ -152,6 +152,7 @@ _SHOWN_BY_TESTS = {
     advice._OF_SLICE,
     *(
         advice._OF_OPTIMIZER,
+        advice._OF_LEARNING_RATE,
         advice._OF_LAST_BATCH,
         advice._OF_STATIC_NUMBER,
         advice._OF_CONSTANT_FLOAT,

@@ -205,7 +205,7 @@ def test_sizes_that_a_parameter_keeps_static_become_dynamic(
     assert truth["graphs"] == 8
     remedy = advised(rank)["fallback"]
     assert f"set torch._dynamo.config.{TORCH.limit} to 24 or more" in remedy
-    assert "set torch._dynamo.config.force_parameter_static_shapes = False" in remedy
+    assert "Set torch._dynamo.config.force_parameter_static_shapes = False" in remedy
     assert "the optimizer has 24 kinds of parameters" in words
     last = [past for past in rank["compile"]["last"] if past["category"] == "shape"]
     assert f"as that of the parameter `{parameter}`" in last[-1]["plain"]
@@ -232,7 +232,7 @@ def test_a_recompile_in_every_step_has_its_remedy_before_the_run_was_warm(tmp_pa
     assert (truth["graphs"], rank["compile"]["recompiles"]) == (6, 5)
     assert "recompiles in every step (5th time): `loss` (train.py:" in words
     remedy = advised(rank)["thrashing"]
-    assert remedy.startswith("Keep the number of items in it the same (pad it")
+    assert remedy.startswith("Keep the number of items, and the keys of a dict")
     assert remedy in words
     assert rank["compile"]["last"][-1]["advice"] == remedy
     truth, rank, words = tried(tmp_path / "cured", GROWING, True)

@@ -213,18 +213,17 @@ _OF_MODULE_DTYPE = (
 )
 # A guard on the length of a list or a dict. A number that changes is a different case.
 _LENGTH = r"^\s*(?:!?[\d/_]+:\s*)?len\("
-_OF_LENGTH = (
-    "Keep the number of items in it the same (pad it, or fill it before the first compiled call), "
-    "or keep it out of the compiled function."
-)
 
 # A value from before a graph break (``___stack0``), and one that no tensor can replace.
 _STACK = r"___stack\d"
-_AT_BREAK = r"^\s*(?:!?[\d/_]+:\s*)?(?:len\()?(?:[LG]\[['\"])?___stack\d"
+_AT_BREAK = (
+    r"^\s*(?:!?[\d/_]+:\s*)?(?:Cache line invalidated because )?(?:len\()?"
+    r"(?:[LG]\[['\"])?___stack\d"
+)
 _NO_NUMBER = r"^\s*(?:!?[\d/_]+:\s*)?[\w.\[\]'\"]+ == (?!-?(?:\d|inf|nan))"
 _OF_VALUE_AT_BREAK = (
-    "The value comes from a graph break, such as .item(): remove that break (keep the value a "
-    "tensor), or use the value outside of the compiled function."
+    "The value comes from a graph break, such as .item() or a clock: remove that break (keep the "
+    "value a tensor), or use the value outside of the compiled function."
 )
 
 
@@ -280,10 +279,14 @@ _AT_MOST_ONE = r"^(?:\d+ <= )?[\w.\[\]'\"]+(?: [!=]= [01]| <= 1)$|^2 <= (?!.*<=)
 
 
 # A number of an optimizer, which a schedule changes. A learning rate can be a tensor.
-_IN_GROUPS = r"\.param_groups\[\d+\]\['(?!lr\b)\w+'\]"
+_IN_GROUPS = r"\.param_groups\[\d+\]\['(?P<name>\w+)'\]"
 _OF_OPTIMIZER = (
     "Keep this number of the optimizer constant (of OneCycleLR and CyclicLR: "
     "cycle_momentum=False), or call step() outside of the compiled function."
+)
+_OF_LEARNING_RATE = (
+    "Make the learning rate a tensor, as in lr=torch.tensor(0.01), which a scheduler then changes "
+    "in place (by hand: group['lr'].fill_(0.005)), or call step() outside of the compiled function."
 )
 # PyTorch's default makes these inputs once they have changed: a finite float anywhere, and an
 # integer that is reached through an argument; not one of a module (PyTorch names the setting), a
@@ -340,7 +343,8 @@ _REFUTE_NOTHING = frozenset({*_AT_FIRST, _OF_ONE, _OF_NUMBER_OF_ONE})
 # These avoid a recompile wherever it happens. Others only move one to the warm-up.
 SURE = frozenset(
     {
-        *(_OF_STRIDE, _OF_OPTIMIZER, _OF_LENGTH, ATTRIBUTE, ATTRIBUTE_NONE, INDEX, STATIC, STATE),
+        *(_OF_STRIDE, _OF_OPTIMIZER, _OF_LEARNING_RATE),
+        *(ATTRIBUTE, ATTRIBUTE_NONE, INDEX, STATIC, STATE),
         *(ITEMS, NUMBER_AS_KEY, HOOKS, REPLACED),
         *(_OF_INTEGER, _OF_STATIC_INTEGER, _OF_GLOBAL_INTEGER, _OF_STATIC_GLOBAL_INTEGER),
         *(ADVICE["global_state"], ADVICE["dtype"], ADVICE["device"], _OF_MODULE_DTYPE),
@@ -525,21 +529,21 @@ def _remedy(
         return _OF_TRITON.get(category)
     if category == NEW_INSTANCE:
         return ADVICE[category]
+    if reason and re.match(_AT_BREAK, reason):
+        return _OF_VALUE_AT_BREAK
     guard = guard_of((reason or "")[:_LONGEST])
     if name := remedy_of(guard) or (OF_TYPE if guard.startswith(_OTHER_TYPE) else None):
         return name
     if reason and re.match(_LENGTH, reason):
-        return _OF_VALUE_AT_BREAK if re.match(_AT_BREAK, reason) else _OF_LENGTH
+        return ITEMS
     if category == "python_value" and reason:
         first = reason.partition("\n")[0][:_LONGEST]
-        if re.match(_AT_BREAK, first):
-            return _OF_VALUE_AT_BREAK
         if re.match(_NO_NUMBER, first):
             return OF_VALUE
         if integer := of_integer(reason, dynamic):
             return integer
-        if re.search(_IN_GROUPS, guard):
-            return _OF_OPTIMIZER
+        if group := re.search(_IN_GROUPS, guard):
+            return _OF_LEARNING_RATE if group["name"] == "lr" else _OF_OPTIMIZER
         if number := _of_number(reason, dynamic):
             return number
     if category == "shape" and reason and (remedy := _of_size(reason, dynamic)):

@@ -59,6 +59,10 @@ _REMEDIES = (
         "seed the generator and draw the random numbers outside of the compiled function, or leave "
         "generator= out: torch.manual_seed() seeds the default generator",
     ),
+    _Remedy(
+        ("time.time", "time.perf_counter", "time.monotonic"),
+        "take the time outside of the compiled function: around its call, also with a decorator",
+    ),
     _Remedy(  # passed as a number, it compiles each way of the branch again
         ("random.random", "random.randint", "random.randrange", "random.uniform", "random.choice"),
         f"{_OUTSIDE}: where a branch depends on it, as a tensor that multiplies what the branch "

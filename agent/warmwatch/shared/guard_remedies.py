@@ -17,7 +17,8 @@ ATTRIBUTE = (
 )
 ATTRIBUTE_NONE = (
     "Keep a value of one type in the attribute from before the first compiled call on (its tensor, "
-    f"or one of zeros, instead of None; a number if it is one later), {EACH}."
+    "or a neutral one, such as a mask of ones, instead of None; a number if it is one later), "
+    f"{EACH}."
 )
 NONE = f"Pass None at every call or at none (a mask of ones instead of no mask), {EACH}."
 OF_TYPE = f"Pass values of one type at every call, {EACH}."
@@ -77,8 +78,8 @@ INFERENCE = (
 )
 ALIAS = "Pass the same object for both at every call, or never (of a tensor: a copy with .clone())."
 ITEMS = (
-    "Keep the keys, their order and the number of items the same (pad it, or fill it before the "
-    "first compiled call), or keep it out of the compiled function."
+    "Keep the number of items, and the keys of a dict and their order, the same (pad it, or fill "
+    "it before the first compiled call), or keep it out of the compiled function."
 )
 NUMBER_AS_KEY = (
     "A number is a constant where it is a key of a dict: look the item up before the call and pass "

@@ -49,6 +49,7 @@ _KERNEL = (
 )
 # of an argument itself, which is a module of another class
 _OF_ARGUMENT_TYPE = r"^___check_type_id\(\w+, \d+\), type=<class '(?:[\w.<>]*\.)?(?P<type>\w+)'>"
+_OF_FUNCTION = r"___check_obj_id\([^,]{1,200}\.__code__, "
 _IDENTITY_GUARD = r"___check_(?:obj|type)_id\((?P<name>[^,]+)|^(?P<other>[\w.\[\]'\"]+) is "
 _FIRST_NAME = (
     r"^(?:not |(?:type|len)\()?(?P<name>[\w.\[\]'\"]+?)(?:\._(?:modules|parameters|buffers))?"
@@ -127,10 +128,10 @@ def plain(
 
 def _new_instance(reason: str, of_class: str | None) -> str:
     """The first compilation of another module, and in what it differs, where that is known."""
-    if of_class == FUNCTION:
+    guard = guard_of(reason.partition("\n")[0])
+    if of_class == FUNCTION or re.match(_OF_FUNCTION, guard):
         return "first compilation of another function, which the same wrapper calls"
     what = f"first compilation of another {f'`{of_class}`' if of_class else 'module'}"
-    guard = guard_of(reason.partition("\n")[0])
     if len(guard) > _LONGEST_GUARD:
         return what
     typed = re.match(_OF_ARGUMENT_TYPE, guard)

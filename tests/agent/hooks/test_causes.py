@@ -33,11 +33,13 @@ class Recorded(Listener):
         self.causes: list[tuple[str, str | None]] = []
         self._class = ""
         self.compiled: list[str] = []
+        self.again: list[str] = []
 
     def begin(self, event: str, of: Any = None) -> None:
         if event == events.EVENT and of:
             self._class = of.get("class", "")
             self.compiled.append(of.get("name", ""))
+            self.again += [of["name"]] * ("again" in of)
 
     def post(self, fact: Fact, values: Mapping[str, Any]) -> None:
         if fact == "recompile":
@@ -276,6 +278,65 @@ def test_a_function_that_the_same_wrapper_calls_is_a_new_instance(
     assert category == "new_instance"
     assert words == "first compilation of another function, which the same wrapper calls"
     assert [category for category, _ in changed] == ["shape"] * 2
+
+
+@pytest.mark.parametrize(
+    ("values", "last"),
+    [
+        ("[x(), [x()], [x(), x()]]", "the length of `of` "),
+        ("[x(), 2, 3, 4]", "`of` is no longer 3"),
+        ("[x(), 'a', 'b']", "`of` changed"),
+    ],
+)
+def test_what_differs_beyond_that_it_is_not_none_is_the_cause(
+    recorded: Recorded, values: str, last: str
+) -> None:
+    """It is None at every other call, whose entry rejects the same argument."""
+
+    def scaled(x: Any, of: Any = None) -> Any:
+        if of is None or isinstance(of, str):
+            return x + 1 if of is None else x * len(of)
+        return x * sum(of) if isinstance(of, list) else x * of
+
+    step = torch.compile(scaled, backend="eager", dynamic=False)
+    for value in eval(values, {"x": x}):
+        step(x())
+        step(x(), value)
+    first, *_, (_, words) = recorded.causes
+    assert first == ("python_value", "`of` was None and is not None now")
+    assert last in str(words), recorded.causes
+
+
+def timed(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def wrapper(*args: Any) -> Any:
+        torch._dynamo.graph_break()
+        return function(*args)
+
+    return wrapper
+
+
+def test_a_decorator_of_methods_calls_another_function_and_not_another_module(
+    recorded: Recorded,
+) -> None:
+    """What follows the break in it is another code object after a reset, and comes again too."""
+
+    class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
+        encode, decode = timed(lambda _self, x: x + 1), timed(lambda _self, x: x * 2)
+
+        def forward(self, x: Any) -> Any:
+            return self.decode(self.encode(x))
+
+    step = torch.compile(Net(), backend="eager")
+    for _ in range(2):
+        step(x())
+        torch._dynamo.reset()
+    words = "first compilation of another function, which the same wrapper calls"
+    if TORCH.reason:
+        assert ("new_instance", words) in recorded.causes
+        assert not [words for _, words in recorded.causes if "`Net`" in str(words)]
+    half = len(recorded.compiled) // 2
+    assert recorded.compiled[:half] == recorded.compiled[half:]
+    assert sum("resume_in_wrapper" in name for name in recorded.again) >= 1
 
 
 def test_another_function_in_a_variable_of_the_closure_is_a_change(recorded: Recorded) -> None:

@@ -237,6 +237,20 @@ def grown_layer(*, cured: bool) -> None:
             step(x())
 
 
+def learning_rate(*, cured: bool) -> None:
+    weight = torch.nn.Parameter(x())
+    optimizer = torch.optim.SGD([weight], lr=torch.tensor(0.1) if cured else 0.1)
+    step = compiled(optimizer.step)
+    for rate in (0.1, 0.05, 0.02, 0.01):
+        (group,) = optimizer.param_groups
+        if cured:
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+        weight.grad = torch.ones_like(weight)
+        step()
+
+
 def schedule(*, cured: bool) -> None:
     weight = torch.nn.Linear(4, 1)
     optimizer = torch.optim.AdamW(weight.parameters(), lr=torch.tensor(1e-3))
@@ -488,14 +502,14 @@ CURES: list[tuple[Program, str, str, int]] = [
     (
         attribute_none,
         "`self.block.memory` was None",
-        "its tensor, or one of zeros, instead of None",
+        "its tensor, or a neutral one, such as a mask of ones, instead",
         0,
     ),
     (gradient, ".grad` ", "torch.zeros_like(p)", 0),
     (freed, "freed", "Define the class once", 0),
     (aliased, "are no longer the same object", ".clone()", 0),
-    (keys, "`of`", "Keep the keys", 0),
-    (names, "the items of the set `of` changed", "Keep the keys", 0),
+    (keys, "`of`", "Keep the number of items", 0),
+    (names, "the items of the set `of` changed", "Keep the number of items", 0),
     (device, "a torch function mode", "around every call", 0),
     (transform, "torch.func", "torch.compile(torch.func.vmap(f))", 0),
     (backend, "another backend function", "same backend function", 0),
@@ -518,6 +532,7 @@ CURES: list[tuple[Program, str, str, int]] = [
     (new_model, "first compilation of another `Net`", "torch._dynamo.reset() between trials", 0),
     (grown_layer, "weight`: dim 0 went from 4 to 5", "force_nn_module_property_static_shapes", 1),
     (schedule, "['betas']", "cycle_momentum=False", 0),
+    (learning_rate, "['lr']` went from 0.1 to 0.05", "lr=torch.tensor(0.01)", 0),
     (cached_weights, "parametrize.cached() was entered", "around every call", 1),
     (end_of_a_cache, "`0 <= filled <= 16` no longer holds (test_", "torch.sym_min(", 1),
     (masks_by_length, "the keys of `masks` changed: a number", "without the dict", 1),

@@ -357,7 +357,7 @@ def test_sizes_that_were_equal_by_chance_are_no_condition_of_the_code(
             "to_dense()",
         ),
         ("module_state", "KeyError on L['self'].scale", "Give the attribute its last value"),
-        ("python_value", "KeyError on L['batch']['...']", "Keep the keys"),
+        ("python_value", "KeyError on L['batch']['...']", "Keep the number of items"),
         ("python_value", "not (k == 1 or k == 3)  # t.py:3 in f", "sets a condition"),
         ("python_value", "(8 % k) == 0  # t.py:3 in f (_refs/__init__.py:9 in g)", "own kernels"),
     ],

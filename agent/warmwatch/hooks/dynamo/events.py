@@ -23,7 +23,6 @@ import functools
 import inspect
 import sys
 import threading
-import weakref
 from _thread import get_ident
 from collections.abc import Callable, Mapping
 from math import prod
@@ -34,7 +33,8 @@ from warmwatch._guard import quietly, report
 from warmwatch.hooks.dynamo.targets import AROUND, BACKWARD, INSTANCES, target
 from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up, skip_frames
 from warmwatch.shared import fallbacks
-from warmwatch.shared.bounded import MOST_THREADS, Bounded
+from warmwatch.shared.bounded import MOST_THREADS, Bounded, OfObjects
+from warmwatch.shared.phrases import resumed
 from warmwatch.shared.user_code import is_library, nearest, of_code
 from warmwatch.shared.values import NEW_INSTANCE
 
@@ -310,14 +310,15 @@ def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict
     if not isinstance(code, CodeType):
         return {}
     values: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
-    was_compiled, digest = _remembered(code)
+    is_first = getattr(compile_id, "frame_compile_id", None) == 0
+    again, digest = _remembered(code, is_first=is_first)
     if not code.co_filename.endswith(AROUND):
         values["code"] = digest
     if compiled.get("one_graph") is True:
         values["fullgraph"] = True
     if (dynamic := _dynamic()) is not None:
         values["dynamic"] = dynamic
-    if was_compiled and getattr(compile_id, "frame_compile_id", None) == 0:
+    if again:
         values["again"] = True
     called = compiled.get("locals"), compiled.get("closure") or ()
     instance, of_class, anew = INSTANCES.begun(code, values["id"], *called)
@@ -369,21 +370,31 @@ def _dynamic() -> bool | None:
 
 # The code objects that Dynamo compiled, by id, with their hashes. Dynamo's cache entries live as
 # long as the code object: if one of these compiles as the first of its frame, a reset dropped them.
-_compiled: dict[int, tuple[weakref.ref[CodeType], str]] = {}
-
-
-def _remembered(code: CodeType) -> tuple[bool, str]:
-    """Whether Dynamo compiled this code object before, and its hash. Remembers it."""
-    before, digest = _compiled.pop(id(code), (None, ""))
-    is_known = before is not None and before() is code
-    digest = digest if is_known else of_code(code)
-    _compiled[id(code)] = weakref.ref(code), digest
-    if len(_compiled) > _MOST_CODES:
-        del _compiled[next(iter(_compiled))]
-    return is_known, digest
-
-
 _MOST_CODES = 4096
+_compiled: OfObjects[str] = OfObjects(_MOST_CODES)
+# What follows a graph break is another code object after a reset. By file, name and hash: whether
+# it was compiled before the last reset, and not since
+_rests: Bounded[tuple[str, str, str], bool] = Bounded(_MOST_CODES)
+
+
+def _remembered(code: CodeType, *, is_first: bool) -> tuple[bool, str]:
+    """Whether Dynamo compiled this before and dropped it, and its hash. Remembers it.
+
+    ``is_first``: the code has no compiled entry now.
+    """
+    before = _compiled.get(code)
+    digest = before or of_code(code)
+    _compiled.set(code, digest)
+    again = is_first and before is not None
+    if not resumed(code.co_name):
+        if again:
+            _rests.update(dict.fromkeys(_rests, True))
+        return again, digest
+    rest = code.co_filename, code.co_name, digest
+    again = again or (is_first and _rests.get(rest, False))
+    _rests[rest] = False
+    return again, digest
+
 
 # What each thread compiles, with PyTorch's compile id: several listeners ask (the agent, the pytest
 # plugin), and the code and its module are remembered once.

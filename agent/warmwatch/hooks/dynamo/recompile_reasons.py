@@ -331,6 +331,12 @@ _OF_PARAMETER = "Guard failed on a parameter"
 _ENOUGH = 8  # reasons; redaction uses no more, and a frame can have thousands of entries
 _MOST_ENTRIES = 64  # that are compared
 _IN_TURN = ("requires_grad", "module_state")  # of two values, both of which come back
+# What Dynamo asks of a variable before its value
+_QUESTIONS = (
+    re.compile(r"(?P<name>\S+) is (?:not )?None$"),
+    re.compile(r"^(?:___check_type_id\(|expected type of ')(?P<name>.{1,200}?)(?:, \d|' to be )"),
+)
+_VALUE = len(_QUESTIONS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -361,6 +367,19 @@ class _Failed:
     def only(self) -> bool:
         """Whether its guards reject a single variable, of an entry for this module and mode."""
         return self.telling and len(self.rejected or ()) == 1
+
+    @property
+    def asked(self) -> tuple[int, str]:
+        """Which of ``_QUESTIONS`` failed, and of which value; ``_VALUE`` for a later one."""
+        first = _named_constants(guard_of(self.text.partition("\n")[0]))
+        matches = enumerate(question.search(first) for question in _QUESTIONS)
+        return next(((at, match["name"]) for at, match in matches if match), (_VALUE, ""))
+
+    def is_answered_by(self, other: _Failed) -> bool:
+        """Whether the other entry got past the question that failed here."""
+        at, name = self.asked
+        first = other.text.partition("\n")[0]
+        return other.asked[0] > at and bool(re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", first))
 
     @property
     def excluded(self) -> bool:
@@ -398,7 +417,7 @@ def cause_first(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) 
         failed.sort(key=lambda value: not value.about(names))
         is_instance = any(remedy_of(guard_of(item.text)) != CLASS_OF_CALL for item in failed)
         return _Cause("\n".join(item.text for item in failed[:_ENOUGH]), is_instance)
-    groups = [item.rejected for item in fitting if item.rejected and not item.of_mode]
+    groups = [item for item in fitting if item.rejected and not item.of_mode]
     # called for one parameter after another: an entry of this one may be among the freed ones
     is_freed = any(_FREED in item.text for item in fitting)
     nearest = sorted(
@@ -441,7 +460,7 @@ def _failed(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> l
         most -= not failed.of_mode
         if most == 0:
             break
-        is_found |= failed.only and category_of(text) not in _IN_TURN
+        is_found |= failed.only and failed.asked[0] == _VALUE and category_of(text) not in _IN_TURN
     return faileds
 
 
@@ -469,9 +488,17 @@ def _other_states(failed: _Failed) -> tuple[int, bool]:
     return len(names[1].split()) if names else 1, is_mode
 
 
-def _is_farther(failed: _Failed, groups: Sequence[frozenset[str]]) -> bool:
-    """Whether another entry rejects only a part of what this one rejects."""
-    return failed.rejected is not None and any(rejected < failed.rejected for rejected in groups)
+def _is_farther(failed: _Failed, others: Sequence[_Failed]) -> bool:
+    """Whether another entry rejects only a part of what this one rejects, or the same later on."""
+    rejected = failed.rejected
+    return rejected is not None and any(
+        other.rejected is not None
+        and (
+            other.rejected < rejected
+            or (other.rejected == rejected and failed.is_answered_by(other))
+        )
+        for other in others
+    )
 
 
 @lru_cache(maxsize=64)  # one recompile needs that of a reason several times

@@ -78,20 +78,21 @@ class Instances:
             }
             _bound(made, _MOST_ENTRIES)
             _bound(self._made, _MOST_CODES)
-        found = _of_call(code, fields)
-        if found is None:
+        owners_of_call = _of_call(code, fields)
+        if not owners_of_call:
             return 0, "", False
-        owner, kind = found.value, found.kind
         groups = self._known.setdefault(id(code), {})
-        seen = groups.get(id(owner))
-        if seen is not None and seen[0]() is owner:
+        new = [owner for owner in owners_of_call if not _is_in(groups, owner.value)]
+        kind = next(iter(new or owners_of_call)).kind
+        if not new:
             return 0, kind, False
         if is_first:
             for gone in [key for key, (item, *_) in groups.items() if item() is None]:
                 del groups[gone]
         anew = any(item() is None and of == kind for item, _, of in groups.values())
         number = self._counts[id(code)] = self._counts.get(id(code), 0) + 1
-        groups[id(owner)] = weakref.ref(owner), number, kind
+        for owner in new:
+            groups[id(owner.value)] = weakref.ref(owner.value), number, owner.kind
         _bound(groups, _MOST_CODES)
         if len(self._known) > _MOST_CODES:
             oldest = next(iter(self._known))
@@ -120,6 +121,11 @@ class Instances:
         return frozenset(
             name for name, (item, cell) in made.items() if _differs(item(), cell, now.get(name))
         )
+
+
+def _is_in(groups: Mapping[int, tuple[weakref.ref[Any], int, str]], owner: Any) -> bool:
+    seen = groups.get(id(owner))
+    return seen is not None and seen[0]() is owner
 
 
 def _differs(value: Any, cell: int, now: _Owner | None) -> bool:
@@ -171,14 +177,16 @@ def _is_around(code: CodeType) -> bool:
     return code.co_filename.endswith(AROUND)
 
 
-def _of_call(code: CodeType, fields: Mapping[str, _Owner]) -> _Owner | None:
+def _of_call(code: CodeType, fields: Mapping[str, _Owner]) -> list[_Owner]:
     """The module or optimizer that runs this code: a method's first argument, or what a wrapper
-    calls; of another function, its first argument of that kind, or the function in its closure."""
+    calls; of another function, its first argument of that kind. Then the functions in its closure,
+    such as what a decorator of several methods calls."""
     if _is_around(code):
-        return fields.get("fn")
+        return [fields["fn"]] if "fn" in fields else []
     named = (*code.co_varnames[: code.co_argcount], "args", *code.co_freevars)
     found = [fields[name] for name in named if name in fields]
-    return min(found, key=lambda owner: owner.cell != 0, default=None)
+    modules = [owner for owner in found if not owner.cell]
+    return [*modules[:1], *(owner for owner in found if owner.cell)]
 
 
 def _kinds() -> tuple[type, ...]:

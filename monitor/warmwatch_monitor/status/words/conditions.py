@@ -137,6 +137,13 @@ def remedy_of(name: str, view: RankView) -> str | None:
     return remedy(view.figures) if remedy else None
 
 
+_CHANGED = {
+    "python_value": "a value",
+    "object_identity": "another object",
+    NEW_INSTANCE: "another module of the same class",
+}
+
+
 def _thrashing(figures: Figures) -> Words:
     if clause := repeating(figures):
         return clause
@@ -149,7 +156,7 @@ def _thrashing(figures: Figures) -> Words:
         return begin(f"{touched} of the last {last} steps compiled in vain", failed, ": ")
     reasons = Counter(c.category for c in figures.log.compilations if c.category)
     most = reasons.most_common(1)[0][0] if reasons else ""
-    what = "another module of the same class" if most == NEW_INSTANCE else most
+    what = _CHANGED.get(most, most.replace("_", " "))
     lead = f", mostly for {what}" if what else ""
     changing = last_remedy(
         figures.log, of=[c.id for c in figures.log.compilations if c.category == most]
