@@ -286,6 +286,11 @@ _DOES = (
     (("Observed exception",), "raises an exception{} while PyTorch traces it"),
     (("torch.* op returned non-Tensor",), "calls a function of torch{} that returns no tensor"),
     (("Invalid call to __build_class__",), "defines a class"),
+    (("Dynamic shape operator",), "calls an operator{} whose result's size depends on values"),
+    (
+        ("Attempted to wrap RNN", "TorchDynamo purposely graph breaks on RNN"),
+        "calls an RNN, GRU or LSTM, which PyTorch does not trace",
+    ),
     (("Unsupported functorch tracing attempt",), "is called by a transform, such as vmap"),
     (
         ("HOP: Unsafe side effect",),

@@ -72,6 +72,8 @@ def test_the_setting_is_the_one_that_cures_where_pytorchs_hint_does_not(
 def test_a_context_manager_is_named_in_place_of_the_instruction_that_enters_it() -> None:
     words = "it enters a context manager `RLock` that PyTorch does not trace"
     assert plain_break("BEFORE_WITH UserDefinedObjectVariable(RLock)") == words
+    words = "it calls an operator `aten.nonzero.default` whose result's size depends on values"
+    assert plain_break("Dynamic shape operator `aten.nonzero.default`") == words
 
 
 def test_an_object_that_pytorch_does_not_trace_is_named() -> None:

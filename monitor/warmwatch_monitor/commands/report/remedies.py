@@ -46,6 +46,7 @@ _UNDER_A_STANCE = {
         'with "fail_on_recompile" these raise, and are counted'
     ),
 }
+_ABOVE = "As above."
 _CALLS = remedy_of_calls()
 _STANCE = "If that was not meant, set the stance only once all inputs are compiled, or not at all."
 
@@ -96,7 +97,7 @@ def remedies(
         *by_saving,
         *_of_unknown_saving(rank, conditions, what, above),
         *(() if ended_it else failed),
-        *_breaks(breaks),
+        *_breaks(breaks, above={remedy.what for remedy in first}),
         *(caches if first_run else ()),
     )
 
@@ -307,7 +308,7 @@ def _of_unknown_saving(
     compile = rank["compile"]
     if (held := conditions.get("fallback")) and (advice := held.get("advice")):
         for text in above:
-            advice = advice.replace(text, "As above.")
+            advice = advice.replace(text, _ABOVE)
         yield Remedy(about=held["words"], what=advice)
     for slow in compile.get("inefficiencies") or ():
         if slow["kind"] != "flex_attention":  # the condition
@@ -331,8 +332,8 @@ def of_break(graph_break: Break) -> str:
     return "; ".join(filter(None, [own_words(graph_break.reason, WHOLE), where]))
 
 
-def _breaks(breaks: Sequence[Break]) -> Iterator[Remedy]:
+def _breaks(breaks: Sequence[Break], above: Collection[str]) -> Iterator[Remedy]:
     for item in breaks:
         if item.advice:
-            times = counted(item.count, "graph break")
-            yield Remedy(about=f"{times}: {of_break(item)}", what=item.advice)
+            about = f"{counted(item.count, 'graph break')}: {of_break(item)}"
+            yield Remedy(about=about, what=_ABOVE if item.advice in above else item.advice)

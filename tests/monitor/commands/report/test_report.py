@@ -35,7 +35,7 @@ from warmwatch_monitor.commands.report.wording_compilations import (
     recompiles as section_of_recompiles,
 )
 from warmwatch_monitor.figures.rank import Place
-from warmwatch_monitor.model.journal import TracedPlace, Wrapping
+from warmwatch_monitor.model.journal import GraphBreak, TracedPlace, Wrapping
 from warmwatch_monitor.model.records import Death
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import draw
@@ -505,6 +505,15 @@ def test_every_kind_of_run_fits_80_columns(kind: str, monkeypatch: pytest.Monkey
     assert "<img" not in whole
     assert "\x1b" not in whole
     json.loads(as_json(made))
+
+
+def test_a_remedy_of_all_graphs_is_not_repeated_for_the_break_that_has_it() -> None:
+    caught = replace(b.WARM.compile, graphs=0, graph_breaks=3, compilations=b.kinds(forward=3))
+    journal = {"breaks": (GraphBreak(reason="Unsupported Tensor.item() call", count=3),)}
+    ended = b.ended("finished", replace(b.WARM, compile=caught))
+    made = report(a.run_summary(b.view(ended, alive=False, journal=journal)))
+    of_all, of_break = (item.what for item in made.do if "graph break" in item.about)
+    assert (of_all[:22], of_break) == ("Keep the number a tens", "As above.")
 
 
 def test_an_ended_run_retains_its_findings() -> None:
