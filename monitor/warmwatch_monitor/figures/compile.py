@@ -274,8 +274,8 @@ class CompileTotals(_PlainCounts, frozen=True, kw_only=True):
     """Compilations that failed."""
     fallbacks: int | None = None
     """Functions of which some calls run eagerly: new inputs at the recompile limit or while
-    `torch._dynamo.config.disable` is set, calls in a `TorchDispatchMode`, and uncompiled
-    `flex_attention`.
+    `torch._dynamo.config.disable` is set, calls in a `TorchDispatchMode`, failed compilations that
+    `suppress_errors` hides, and uncompiled `flex_attention`.
     """
     cudagraph_skips: Annotated[int | None, _counted("cudagraph_skips_total", "cudagraph_skips")] = (
         None
@@ -360,8 +360,8 @@ class Compile(PublishedCompile, frozen=True, kw_only=True):
         figure("compile_fallbacks_total", label="cause", values=CAUSES, needs=_LIMIT),
     ] = None
     """Functions of which some calls run eagerly, by cause: new inputs at the recompile limit or
-    while `torch._dynamo.config.disable` is set, calls in a `TorchDispatchMode`, uncompiled
-    `flex_attention`.
+    while `torch._dynamo.config.disable` is set, calls in a `TorchDispatchMode`, failed compilations
+    that `suppress_errors` hides, uncompiled `flex_attention`.
     """
     eager_calls_since: int | None = None
     """The step of the first such call."""
