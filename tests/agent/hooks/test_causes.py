@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -305,6 +306,17 @@ def test_what_differs_beyond_that_it_is_not_none_is_the_cause(
     first, *_, (_, words) = recorded.causes
     assert first == ("python_value", "`of` was None and is not None now")
     assert last in str(words), recorded.causes
+
+
+def test_a_long_text_delays_no_recompile(recorded: Recorded) -> None:
+    step = torch.compile(lambda x, text: x + (text == "b"), backend="eager")
+    spent = []
+    for text in ("first", "second", "a" * 20_000, "third"):
+        begun = time.process_time()
+        step(x(), text)
+        spent.append(time.process_time() - begun)
+    assert len(recorded.causes) == 3
+    assert max(spent[2:]) < 1.0 + spent[1], spent
 
 
 def timed(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -333,7 +333,7 @@ _MOST_ENTRIES = 64  # that are compared
 _IN_TURN = ("requires_grad", "module_state")  # of two values, both of which come back
 # What Dynamo asks of a variable before its value
 _QUESTIONS = (
-    re.compile(r"(?P<name>\S+) is (?:not )?None$"),
+    re.compile(r"(?<!\S)(?P<name>\S+) is (?:not )?None$"),
     re.compile(r"^(?:___check_type_id\(|expected type of ')(?P<name>.{1,200}?)(?:, \d|' to be )"),
 )
 _VALUE = len(_QUESTIONS)
