@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from warmwatch.hooks.training.notebook_cells import shell
 from warmwatch.ledger.counters import CounterStore, FirstStep, PytorchState, paused_ns
 from warmwatch.ledger.pauses import Pausing, training_thread
 from warmwatch.process.ending import End
@@ -181,7 +182,7 @@ class StepFacts:
             took = self._pausing.behind(int(values["n"]) - 1)
             parts = {what: min(ns / 1e9, values["seconds"]) for what, ns in took.items()}
             # between two inputs it waits, which Python, unlike IPython, reports to nobody
-            if hasattr(sys, "ps1") and not self._block[AT["between_cells_ns"]]:
+            if hasattr(sys, "ps1") and shell() is None:
                 values["prompt"] = True
             self._store.note("long_step", now, {**values, **parts, "left_out": left_out})
 

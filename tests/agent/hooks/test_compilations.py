@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from support.ranks import Rank
-from warmwatch.hooks.dynamo.compilations import phases, slowest
+from warmwatch.hooks.dynamo.compilations import install, phases, slowest
 from warmwatch.hooks.dynamo.events import Compiling
+from warmwatch.hooks.points import Fact, Listener
 
 FORWARD = SimpleNamespace(
     dynamo_cumulative_compile_time_us=1000,
@@ -70,3 +73,30 @@ def test_what_is_stored_of_threads_and_frames_is_bounded() -> None:
         )
     tables = [*vars(compiling).values(), rank.ledger._compilations._at_limit]
     assert max(map(len, tables)) <= 4096
+
+
+def test_what_suppress_errors_does_not_hide_is_no_fallback() -> None:
+    """PyTorch raises for a branch of ``cond`` that it cannot capture in any case."""
+    import torch
+
+    facts = list[str]()
+
+    class Facts(Listener):
+        def post(self, fact: Fact, values: Mapping[str, Any]) -> None:
+            facts.append(fact if "failure" not in values else "failure")
+
+    def printed(x: Any) -> Any:
+        print()
+        return x + 1
+
+    def called(x: Any) -> Any:
+        return torch.cond(x.sum() > 0, printed, lambda x: x * 2, (x,))
+
+    uninstall = install(Facts()).uninstall
+    assert uninstall
+    raises = pytest.raises(Exception, match="captured")
+    with torch._dynamo.config.patch(suppress_errors=True), raises:
+        torch.compile(called, backend="eager")(torch.ones(2))
+    uninstall()
+    torch._dynamo.reset()
+    assert facts == ["failure"]

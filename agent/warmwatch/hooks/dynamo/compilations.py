@@ -111,6 +111,8 @@ _OWN_TEXTS = (
 )
 # Raised after the tracing, so the traced line is the last one of the function
 _OF_BACKEND = ("BackendCompilerFailed", "InductorError")
+# Raised also under ``config.suppress_errors``
+_UNSUPPRESSED = ("UncapturedHigherOrderOpError", "ResumePrologueTracingError")
 _REFUSED = "RecompileError"  # raised for `config.error_on_recompile`, not at the recompile limit
 RECORDS_SETTING = "log_compilation_metrics"  # if it is off, PyTorch passes no record
 _ABSENT = object()  # default for a field that torch 2.6 lacks
@@ -142,7 +144,8 @@ def install(listener: Listener) -> Installed:
         kind, one_graph = kind_of(metrics), must_be_one_graph()
         values = entry(metrics, raised, one_graph=one_graph)
         listener.post("compilation", {"kind": kind, **values})
-        if "failure" in values and kind == "forward" and not one_graph and config.suppress_errors:
+        fails = values.get("failure") not in (None, *_UNSUPPRESSED)
+        if fails and kind == "forward" and not one_graph and config.suppress_errors:
             where = {field: values.get(field) for field in ("id", "name", "file", "line")}
             listener.post("fallback", {"setting": SUPPRESSED, **where})
 

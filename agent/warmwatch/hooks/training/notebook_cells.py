@@ -17,13 +17,13 @@ _PAUSE = {"what": "between_cells"}
 
 
 def install(listener: Listener) -> Installed:
-    shell = _shell()
-    if shell is None:
+    running = shell()
+    if running is None:
         return Installed(uninstall=lambda: None)
     cells = _Cells(listener)
     reports = {"pre_run_cell": cells.began, "post_run_cell": cells.ended}
     with look_up():
-        register, unregister = shell.events.register, shell.events.unregister
+        register, unregister = running.events.register, running.events.unregister
     with contextlib.ExitStack() as undo:
         for event, callback in reports.items():
             try:
@@ -36,7 +36,7 @@ def install(listener: Listener) -> Installed:
     return Installed(uninstall=uninstall)
 
 
-def _shell() -> Any:
+def shell() -> Any:
     """The running IPython shell, if any; imports nothing."""
     get = getattr(loaded("IPython"), "get_ipython", None)
     return None if get is None else get()

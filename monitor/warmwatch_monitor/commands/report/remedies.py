@@ -68,9 +68,8 @@ def remedies(
     only be empty; advice for the next run comes last then.
     """
     # no cache stores what Ctrl-C cut off: its graph was not counted
-    is_cut_off = (
-        (rank["end"] or {}).get("how") == "interrupted" and compiled and not compiled[-1].ops
-    )
+    last = compiled[-1] if (rank["end"] or {}).get("how") == "interrupted" and compiled else None
+    is_cut_off = last and last.kind == "forward" and not last.ops
     stored = compiled[:-1] if is_cut_off else compiled
     caches = tuple(_caches(stored, what, first_run=first_run))
     failing, failed = _failures(rank, compiled)

@@ -263,13 +263,19 @@ def test_remedies_are_ordered_by_their_savings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "ops"), [("interrupted", None), ("interrupted", 9), ("finished", None)]
+    ("how", "kind", "ops"),
+    [
+        ("interrupted", "forward", None),
+        ("interrupted", "forward", 9),
+        ("interrupted", "triton", None),  # which has no graph
+        ("finished", "forward", None),
+    ],
 )
-def test_what_ctrl_c_cut_off_is_in_no_cache(how: str, ops: int | None) -> None:
-    cut_off = replace(a.AGAIN, ops=ops)
+def test_what_ctrl_c_cut_off_is_in_no_cache(how: str, kind: str, ops: int | None) -> None:
+    cut_off = replace(a.AGAIN, kind=kind, ops=ops)
     made = report(a.finished(answers={"end.how": how}, compiled=(*a.FIRST, cut_off), what=COLD))
     (saving,) = (one.what for one in made.do if "cold" in one.about)
-    whole = (how, ops) != ("interrupted", None)
+    whole = (how, kind, ops) != ("interrupted", "forward", None)
     assert saving.endswith(f"that saves the next run up to {'110 s' if whole else '100 s'}.")
 
 
