@@ -230,10 +230,14 @@ def stolen_seconds() -> float | None:
 
 
 class Mount(Struct, frozen=True):
-    """A mounted filesystem: its type, and the options of the mount; empty if unknown."""
+    """A mounted filesystem: its type, and the options of the mount; empty if unknown.
+
+    ``read_only``: nobody can write to it, whatever the mount; a monitor's own may be read-only.
+    """
 
     kind: str = ""
     options: Sequence[str] = ()
+    read_only: bool = False
 
 
 def mount_of(path: str) -> Mount:
@@ -246,7 +250,8 @@ def mount_of(path: str) -> Mount:
             for octal, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
                 point = point.replace(octal, sign)
             if f"{path}/".startswith(f"{point.rstrip('/')}/") and len(point) >= len(best):
-                best, mount = point, Mount(after.partition(" ")[0], options.split(","))
+                kind, _, own = after.split(" ", 2)
+                best, mount = point, Mount(kind, options.split(","), "ro" in own.split(","))
     return mount
 
 

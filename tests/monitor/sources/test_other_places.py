@@ -97,7 +97,7 @@ def test_a_read_only_file_system_has_no_room_but_a_read_only_mount_of_it_has(
     tmp_path: Path,
 ) -> None:
     """A monitor in a container mounts the directory so, and trainings write to it."""
-    bound = tmp_path / "bound"
+    bound = tmp_path / os.fsdecode(b"bound \xff")  # any bytes: mountinfo is no UTF-8
     bound.mkdir()
     with mounted("tmpfs") as disk:
         subprocess.run(["mount", "--bind", disk.place, bound], check=True)

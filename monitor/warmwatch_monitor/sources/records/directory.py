@@ -39,6 +39,7 @@ from warmwatch_monitor.model.budgets import (
     RECORDS_OF_A_USER,
 )
 from warmwatch_monitor.model.snapshot import RecordRoom
+from warmwatch_monitor.sources.proc import mount_of
 
 _LISTED_FOR_NS = 10**9
 _PAUSE_PER_COST = 50  # an unchanged directory is listed again for at most 2 % of a core
@@ -234,23 +235,14 @@ def _room(path: str) -> RecordRoom | None:
         result, place = os.statvfs(path), os.stat(path)
     except OSError:
         return None
-    writable = not (result.f_flag & os.ST_RDONLY and _read_only(place.st_dev))
+    full = result.f_flag & os.ST_RDONLY and mount_of(os.path.realpath(path)).read_only
     return RecordRoom(
         identity=f"{boot_id()} {place.st_dev} {place.st_ino}",
         directory=path,
         # of no blocks or files: no limit
-        free_bytes=result.f_bavail * result.f_frsize * writable if result.f_blocks else None,
-        free_inodes=result.f_favail * writable if result.f_files else None,
+        free_bytes=result.f_bavail * result.f_frsize * (not full) if result.f_blocks else None,
+        free_inodes=result.f_favail * (not full) if result.f_files else None,
     )
-
-
-def _read_only(device: int) -> bool:
-    """Whether nobody can write to this file system; a monitor's own mount may be read-only."""
-    number = f"{os.major(device)}:{os.minor(device)}"
-    with contextlib.suppress(OSError), open("/proc/self/mountinfo") as mounts:
-        fields = (line.split() for line in mounts)
-        return any(field[2] == number and "ro" in field[-1].split(",") for field in fields)
-    return False
 
 
 _PAUSE_NS = 10 * 10**9
