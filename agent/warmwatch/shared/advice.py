@@ -485,16 +485,14 @@ def _is_refuted(value: Any, later: Iterable[Any]) -> bool:
         return False
     own = subjects(value.reason)
     return any(
-        (own & subjects(other.reason or "") or _has_number_as_key(other.reason or ""))
+        (
+            own & subjects(other.reason or "")
+            or remedy_of(guard_of((other.reason or "")[:_LONGEST])) == NUMBER_AS_KEY
+        )
         and not getattr(other, "last_batch", None)
         and _remedy(other.category, None, other.reason, other.dynamic) not in _REFUTE_NOTHING
         for other in later
     )
-
-
-def _has_number_as_key(reason: str) -> bool:
-    """Whether the code makes a constant of a size, or of a number, as a key of a dict."""
-    return remedy_of(guard_of(reason[:_LONGEST])) == NUMBER_AS_KEY
 
 
 def subjects(reason: str) -> frozenset[Subject]:

@@ -34,7 +34,6 @@ from warmwatch_monitor.commands.check.output import (
     unfinished,
 )
 from warmwatch_monitor.commands.launch import (
-    Caches,
     check_name,
     end_as,
     environment,
@@ -82,7 +81,7 @@ def measured(
         environ = environment({**os.environ, **caches.environ}, run=name, started_by=launch)
         status = _attend(tuple(command), environ, ours, received)
         snapshot = ours.ended()  # processes that outlive the command still use its caches
-    left = _left(caches)
+    left = caches_left(caches.folder) if caches.folder and Path(caches.folder).exists() else ""
     if os.WIFSIGNALED(status):
         if left:
             note(f"warmwatch check: {left}")
@@ -110,11 +109,6 @@ def _attend(
             received=received.append,
             seconds=_PAUSE_SECONDS,
         )
-
-
-def _left(caches: Caches) -> str:
-    """The message that caches were left for processes that still run; empty if removed."""
-    return caches_left(caches.folder) if caches.folder and Path(caches.folder).exists() else ""
 
 
 def _not_interrupted(received: Sequence[int]) -> None:

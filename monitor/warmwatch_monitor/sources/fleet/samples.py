@@ -101,13 +101,9 @@ def read(struct: type[Struct], series: RankSeries) -> dict[str, Any]:
     return {
         name: _value(figure, series)
         for name, figure in figures(struct).items()
-        if (figure.metric or figure.label) and not _is_of_one(figure)
+        # the label of a single number only says of what it is
+        if (figure.type not in (int, float) if figure.label else figure.metric)
     }
-
-
-def _is_of_one(figure: Figure) -> bool:
-    """Whether its label only says of what the one value is."""
-    return bool(figure.label) and figure.type in (int, float)
 
 
 def _value(figure: Figure, series: RankSeries) -> Any:
