@@ -471,6 +471,24 @@ def test_a_rank_that_hung_is_named_before_those_that_waited_for_it_until_their_t
     assert text["command"] == "on node-b: warmwatch stacks 'gpt2'"
 
 
+def test_a_rank_that_is_busy_without_a_step_is_named_with_those_that_wait_for_it() -> None:
+    """Or before them, after their collectives have timed out."""
+    world = World(18)
+    first, second = world.daemon(), world.daemon("b")
+    second.rank(rank=1, quiet_since=300, conditions={"silent": (315, 9999)}, world_size=2)
+    waits = [(0.0, "warm"), (360.0, "stalled"), (905.0, "failed")]
+    first.rank(states=waits, end=RAISED, world_size=2, timeout=600)
+    before, after = (world.texts("WarmwatchStalledLong", at) for at in (12, 17))
+    assert before["first_rank"] == (
+        "rank 0 on node-a: stalled, no step for 7m 0s (all ranks: 1 stalled, 1 warm); "
+        "rank 1 on node-b is busy, without a step for 7m 0s"
+    )
+    assert after["first_rank"] == (
+        "rank 1 on node-b: warm, no step for 12m 0s (all ranks: 1 failed, 1 warm)"
+    )
+    assert after["command"] == "on node-b: warmwatch stacks 'gpt2'"
+
+
 @pytest.mark.long
 def test_ranks_that_wait_for_one_that_saves_on_another_host_have_not_stalled() -> None:
     """Until that one has stalled as well; then it is the one to look at. A daemon that restarts

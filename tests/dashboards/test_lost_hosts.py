@@ -110,6 +110,33 @@ def test_a_daemon_that_is_down_for_minutes_after_a_hang_paged_and_others_failed_
     }
 
 
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_a_host_that_answers_again_without_its_rank_is_no_second_page(rebooted: bool) -> None:
+    """Its daemon shows that the rank is lost, or has no record of it after a reboot."""
+    world = World(20)
+    gone = world.daemon("gone", down=lambda at: DEAD <= at < 480)
+    states = [(0.0, "warm"), (480.0, "lost")]
+    removed = 480 if rebooted else 9999
+    gone.rank(states=states, end={"end": "lost"}, ended_at=295, world_size=2, removed=removed)
+    world.daemon("other").rank(
+        rank=1,
+        states=[(0, "warm"), (360, "stalled"), (900, "failed")],
+        end=RAISED,
+        conditions={"silent": (315, 900)},
+        quiet_since=DEAD,
+        world_size=2,
+        timeout=600,
+    )
+    alerts = world.alerts
+    assert alerts.pop("WarmwatchHostLost") == [about(5.6, 15)]
+    assert alerts.pop("WarmwatchDaemonDown") == [about(7, 7.75)]
+    assert alerts.keys() == {"WarmwatchRunFailed"}, alerts  # when none is left that waits
+    text = world.texts("WarmwatchHostLost", 12)
+    assert text["description"].startswith("It answers again without these ranks")
+    lost = "other" if rebooted else "gone"
+    assert text["command"] == f"on node-{lost}: warmwatch status 'gpt2'"
+
+
 @pytest.mark.long
 def test_a_host_that_is_scraped_every_minute_is_found_as_well(
     monkeypatch: pytest.MonkeyPatch,
