@@ -454,6 +454,18 @@ def test_a_hang_of_a_run_with_ranks_that_no_host_shows_names_their_number() -> N
 
 
 @pytest.mark.long
+def test_a_run_that_failed_of_a_rank_that_did_not_come_names_the_number_of_those() -> None:
+    world = World(6)
+    for run, size in (("waited", 3), ("alone", 1)):
+        states = [(0.0, "starting"), (240.0, "failed")]
+        world.daemon(run).rank(run, states=states, end=RAISED, world_size=size)
+    alerts = world.notified(["WarmwatchRunFailed"], 6)["WarmwatchRunFailed"]
+    texts = {labels["run"]: text["description"] for labels, text in alerts}
+    assert " 2 of its ranks were never seen: where the others waited" in texts["waited"]
+    assert "never seen" not in texts["alone"]
+
+
+@pytest.mark.long
 def test_a_rank_that_hung_is_named_before_those_that_waited_for_it_until_their_timeout() -> None:
     """And it is a page before that, while it can still be examined."""
     world = World(20)
