@@ -266,7 +266,7 @@ def test_a_compilation_that_fails_in_every_step_is_said_as_that(tmp_path: Path) 
     assert "compiling `loss` (train.py:" in words
     assert "fails in every step (6th time): BackendCompilerFailed: RuntimeError; " in words
     assert " a step are failed compilations" in words
-    assert advised(rank)["thrashing"].startswith("Stop compiling `loss`, or mend what fails")
+    assert advised(rank)["thrashing"].startswith("Stop compiling `loss`, or fix what fails")
     assert "eager speed" not in words
     assert "patient" not in str(slots.events(slots.only(tmp_path / "faulty")))
     _, rank, words = tried(tmp_path / "cured", FAILING, True)

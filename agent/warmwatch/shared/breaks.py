@@ -242,7 +242,7 @@ _REMEDIES = (
     ),
     _Remedy(
         ("observed exception",),
-        f"mend the line if it raises without torch.compile, too; else {_OUTSIDE}",
+        f"fix the line if it raises without torch.compile, too; else {_OUTSIDE}",
     ),
     # PyTorch's hints would change PyTorch
     _Remedy(("skip function", "skipfiles", "skipped", "p2p compilation disabled"), _OUTSIDE),

@@ -22,7 +22,7 @@ REMEDIES = {
     DISABLED: "Leave torch._dynamo.config.disable unset.",
     MODE: "Enter such a mode around the uncompiled function only: after a call in one, this PyTorch"
     " never runs a function compiled again.",
-    SUPPRESSED: "Leave torch._dynamo.config.suppress_errors unset to get the exception, and mend "
+    SUPPRESSED: "Leave torch._dynamo.config.suppress_errors unset to get the exception, and fix "
     "what fails, or stop compiling the function.",
 }
 

@@ -134,7 +134,7 @@ def test_doctor_and_the_agent_agree_on_every_directory(
     done = as_nobody(AGENT, **variables).strip()
     if made is None:
         assert done == "none"
-        assert "trainings of this user can write their records nowhere" in output
+        assert "trainings of this user cannot write records anywhere" in output
     else:
         assert done == str(place / made)
         assert f"trainings of this user write their records to {place / made}" in output

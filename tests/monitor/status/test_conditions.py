@@ -218,7 +218,7 @@ def test_the_reason_why_nothing_was_captured_is_reported_if_known() -> None:
     failed = view(replace(tried, failures=3), compilations=(why,))
     text = b.in_words(failed)
     assert text.startswith("gpt2: warm, but every compilation failed: this is eager speed")
-    assert "; 3: Broken; Stop compiling it, or mend what fails: the exception has" in text
+    assert "; 3: Broken; Stop compiling it, or fix what fails: the exception has" in text
     assert "captured nothing: this" in b.in_words(view(replace(NOTHING, graph_breaks=0)))
 
 

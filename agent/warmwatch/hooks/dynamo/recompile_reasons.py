@@ -331,12 +331,12 @@ _OF_PARAMETER = "Guard failed on a parameter"
 _ENOUGH = 8  # reasons; redaction uses no more, and a frame can have thousands of entries
 _MOST_ENTRIES = 64  # that are compared
 _IN_TURN = ("requires_grad", "module_state")  # of two values, both of which come back
-# What Dynamo asks of a variable before its value
-_QUESTIONS = (
+# Guards of a variable that Dynamo checks before its value
+_EARLY_GUARDS = (
     re.compile(r"(?<!\S)(?P<name>\S+) is (?:not )?None$"),
     re.compile(r"^(?:___check_type_id\(|expected type of ')(?P<name>.{1,200}?)(?:, \d|' to be )"),
 )
-_VALUE = len(_QUESTIONS)
+_VALUE = len(_EARLY_GUARDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -369,17 +369,17 @@ class _Failed:
         return self.telling and len(self.rejected or ()) == 1
 
     @property
-    def asked(self) -> tuple[int, str]:
-        """Which of ``_QUESTIONS`` failed, and of which value; ``_VALUE`` for a later one."""
+    def early(self) -> tuple[int, str]:
+        """Which of ``_EARLY_GUARDS`` failed, and of which value; ``_VALUE`` for a later one."""
         first = _named_constants(guard_of(self.text.partition("\n")[0]))
-        matches = enumerate(question.search(first) for question in _QUESTIONS)
+        matches = enumerate(pattern.search(first) for pattern in _EARLY_GUARDS)
         return next(((at, match["name"]) for at, match in matches if match), (_VALUE, ""))
 
-    def is_answered_by(self, other: _Failed) -> bool:
-        """Whether the other entry got past the question that failed here."""
-        at, name = self.asked
+    def is_passed_by(self, other: _Failed) -> bool:
+        """Whether the other entry got past the guard that failed here."""
+        at, name = self.early
         first = other.text.partition("\n")[0]
-        return other.asked[0] > at and bool(re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", first))
+        return other.early[0] > at and bool(re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", first))
 
     @property
     def excluded(self) -> bool:
@@ -460,7 +460,7 @@ def _failed(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> l
         most -= not failed.of_mode
         if most == 0:
             break
-        is_found |= failed.only and failed.asked[0] == _VALUE and category_of(text) not in _IN_TURN
+        is_found |= failed.only and failed.early[0] == _VALUE and category_of(text) not in _IN_TURN
     return faileds
 
 
@@ -494,8 +494,7 @@ def _is_farther(failed: _Failed, others: Sequence[_Failed]) -> bool:
     return rejected is not None and any(
         other.rejected is not None
         and (
-            other.rejected < rejected
-            or (other.rejected == rejected and failed.is_answered_by(other))
+            other.rejected < rejected or (other.rejected == rejected and failed.is_passed_by(other))
         )
         for other in others
     )

@@ -262,7 +262,7 @@ def _directories(obstacles: Mapping[str, str | None], writable: str | None) -> I
     for path, why in obstacles.items():
         yield noted(f"no records in {path}: {why}", names=(path,))
     yield trouble(
-        "trainings of this user can write their records nowhere",
+        "trainings of this user cannot write records anywhere",
         advice="set WARMWATCH_DIR to a directory of your own, for the training and the monitor",
     )
 

@@ -254,7 +254,7 @@ def remedy_of_failure(compilation: Compilation | Compiled) -> str:
             return f"{remedy} Or stop compiling {named}."
     if hint:
         return f"{hint.removesuffix('.')}. Or stop compiling {named}."
-    return f"Stop compiling {named}, or mend what fails: the exception has the message and place."
+    return f"Stop compiling {named}, or fix what fails: the exception has the message and place."
 
 
 def _latest(figures: Figures) -> Compilation | None:

@@ -92,7 +92,7 @@ def test_a_directory_that_cannot_be_created_is_a_problem(
     result = doctor()
     assert result.exit_code == 1
     assert any(
-        "trainings of this user can write their records nowhere" in t for t in troubles(result)
+        "trainings of this user cannot write records anywhere" in t for t in troubles(result)
     )
     assert f"{tmp_path}/file/below: it cannot be accessed: Not a directory" in result.stdout
 
