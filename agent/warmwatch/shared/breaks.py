@@ -350,7 +350,7 @@ def expected_break(reason: str, name: str | None, *, library: bool) -> str | Non
     if wrapped := _BY_SCHEDULER.search(reason):
         return f"a scheduler wraps `{wrapped[1]}`, which compiles by itself: nothing to change"
     if of_ddp(reason, library=library):
-        return "DistributedDataParallel breaks the graph around its module: nothing to change"
+        return "DistributedDataParallel breaks the graph around its module by design"
     if not library or not _REQUESTED.search(reason):
         return None
     whose = "PyTorch's optimizers request" if name == _OF_OPTIMIZERS else "library code requests"

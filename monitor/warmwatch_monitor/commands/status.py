@@ -44,6 +44,7 @@ from warmwatch_monitor.output.console import (
 from warmwatch_monitor.output.json_text import as_json
 from warmwatch_monitor.output.summary import LIKELY
 from warmwatch_monitor.status.goals import lives
+from warmwatch_monitor.status.words.sentence import TO_BE_SEEN
 
 NO_RUN, TROUBLE, UNREAD, _STARTING = 5, 4, 6, 3
 CODES = {
@@ -70,10 +71,6 @@ _AT_SPEED = {State.WARM.value, State.EAGER.value}
 _UNMEASURED = (
     "what limits the speed, and whether steps get slower, takes some seconds of readings: "
     "`warmwatch status --watch` or a daemon (`warmwatch serve`) has them"
-)
-_LISTED = (
-    'a training with "import warmwatch.auto", or below "warmwatch run", is listed from its first '
-    "step or compilation, or earlier"
 )
 
 
@@ -189,7 +186,7 @@ def _look_back(error: UnknownRunError, dir: str | None, *, may_print: bool) -> i
         if summaries.is_in_history(error.run):
             error.args = (f"{error}; the history has it: warmwatch report {quote(error.run)}",)
         elif not error.near:
-            error.args = ("; ".join((str(error), _LISTED, *_unrecorded(error.run))),)
+            error.args = ("; ".join((str(error), TO_BE_SEEN, *_unrecorded(error.run))),)
         raise error
     text = plain(summaries.ended_words(run, time.time()))
     say("\n".join(wrapped(text, width() if is_terminal() else None)))

@@ -196,7 +196,9 @@ def test_a_warm_rank_without_captured_code_has_no_real_speed() -> None:
     }
     assert rank["compile"]["breaks"] == [known]
     wrapped = view(NOTHING, journal={"breaks": (OF_DDP,)})
-    assert OF_NOTHING.endswith(f". {b.parts(answer(b.snapshot(wrapped)))[1][-1]}")
+    details = b.parts(answer(b.snapshot(wrapped)))[1]
+    assert OF_NOTHING.endswith(f". {details[-1]}")
+    assert "nothing to change" not in " ".join(details), "there is a remedy"
 
 
 def test_breaks_with_nothing_to_change_come_last() -> None:

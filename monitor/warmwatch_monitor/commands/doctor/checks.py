@@ -39,6 +39,7 @@ from warmwatch_monitor.sources.records.liveness import login
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.sources.script import attaches_nothing
 from warmwatch_monitor.sources.unattached import without_record
+from warmwatch_monitor.status.words.sentence import WHEN_SEEN
 
 
 def is_leftover(folder: str) -> bool:
@@ -187,8 +188,7 @@ def _unrecorded(processes: Sequence[tuple[int, str]]) -> Iterator[Finding]:
         yield noted(
             f"PyTorch is loaded, without a record so far, in {few(unknown, _MOST_UNRECORDED)}",
             advice='one that trains needs "import warmwatch.auto" in its script, or to run below '
-            '"warmwatch run"; with either, its record appears no later than its first step or '
-            "compilation",
+            f'"warmwatch run"; with either, {WHEN_SEEN}',
             names=tuple(command for _, command in processes),
         )
 

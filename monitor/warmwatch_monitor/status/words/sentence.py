@@ -25,12 +25,13 @@ from warmwatch_monitor.output.summary import (
 )
 
 _HOW_TO_ATTACH = 'add "import warmwatch.auto" to a training, or start it with "warmwatch run"'
-_WHEN_SEEN = (
-    "a training shows up when it calls init_process_group() or torch.compile, or builds its "
-    "optimizer, else at its first warmwatch.step()"
+WHEN_SEEN = (
+    "a training shows up no later than at its first step or compilation, one of several ranks at "
+    "init_process_group()"
 )
 _AWAITED = "waiting for the first step or compilation of the command"
-NO_RUN = f"{NO_RECENT_RUN}; {_HOW_TO_ATTACH}; {_WHEN_SEEN}"
+TO_BE_SEEN = f"{_HOW_TO_ATTACH}; {WHEN_SEEN}"
+NO_RUN = f"{NO_RECENT_RUN}; {TO_BE_SEEN}"
 
 _RECORDS = "records"
 
@@ -41,7 +42,7 @@ def answer(snapshot: Snapshot) -> Headline:
         ended = sum(run.state in ENDED for run in snapshot.runs)
         if ended == len(snapshot.runs):
             earlier = f"earlier: {counted(ended, 'ended run')}" if ended else ""
-            clauses = (Clause(earlier, Kind.NOTE), Clause(_WHEN_SEEN, Kind.REMEDY))
+            clauses = (Clause(earlier, Kind.NOTE), Clause(WHEN_SEEN, Kind.REMEDY))
             return headline("", Clause(_AWAITED, Kind.STATE), clauses)
     if not snapshot.runs:
         if (problem := _unread(snapshot)) is not None:
@@ -53,7 +54,7 @@ def answer(snapshot: Snapshot) -> Headline:
         if snapshot.observed:
             return _unattached(snapshot.observed)
         head = Clause(f"{NO_RECENT_RUN}; {_HOW_TO_ATTACH}", Kind.STATE)
-        return headline("", head, [Clause(_WHEN_SEEN, Kind.REMEDY)])
+        return headline("", head, [Clause(WHEN_SEEN, Kind.REMEDY)])
     from warmwatch_monitor.status.words.run import brief, run_answer  # loaded with the first run
 
     parts = (RunWords(run.run, run.state, brief(run), run_answer(run)) for run in snapshot.runs)

@@ -24,6 +24,7 @@ from warmwatch_monitor.commands.doctor.command import reduced
 from warmwatch_monitor.commands.doctor.host_checks import CompileHost, compile_host
 from warmwatch_monitor.model.snapshot import RecordRoom
 from warmwatch_monitor.sources import processes
+from warmwatch_monitor.status.words.sentence import WHEN_SEEN
 
 
 @pytest.fixture(autouse=True)
@@ -169,6 +170,7 @@ def test_a_training_that_imports_warmwatch_alone_is_a_problem(
     assert len(notes) == 1, "one text for all others"
     assert "(pid 1), " in notes[0]
     assert "(pid 6)" in notes[0]
+    assert WHEN_SEEN in " ".join(result.stdout.split())
     monkeypatch.setattr(checks, "attaches_nothing", lambda _: False)
     assert doctor().exit_code == 0, "its record may come"
     assert " notes" in doctor().stdout.splitlines()[-1], "one of which may be a training"
