@@ -484,10 +484,13 @@ def test_a_rank_that_hung_is_named_before_those_that_waited_for_it_until_their_t
 
 
 def test_a_rank_that_is_busy_without_a_step_is_named_with_those_that_wait_for_it() -> None:
-    """Or before them, after their collectives have timed out."""
-    world = World(18)
+    """Or before them, after their collectives have timed out, also after a person kills it."""
+    world = World(20)
     first, second = world.daemon(), world.daemon("b")
-    second.rank(rank=1, quiet_since=300, conditions={"silent": (315, 9999)}, world_size=2)
+    loops = [(0.0, "warm"), (1050.0, "lost")]
+    killed = {"end": "lost", "signal": "SIGKILL"}
+    silent = {"silent": (315.0, 1050.0)}
+    second.rank(rank=1, states=loops, end=killed, quiet_since=300, conditions=silent, world_size=2)
     waits = [(0.0, "warm"), (360.0, "stalled"), (905.0, "failed")]
     first.rank(states=waits, end=RAISED, world_size=2, timeout=600)
     before, after = (world.texts("WarmwatchStalledLong", at) for at in (12, 17))
@@ -499,6 +502,9 @@ def test_a_rank_that_is_busy_without_a_step_is_named_with_those_that_wait_for_it
         "rank 1 on node-b: warm, no step for 12m 0s (all ranks: 1 failed, 1 warm)"
     )
     assert after["command"] == "on node-b: warmwatch stacks 'gpt2'"
+    assert world.texts("WarmwatchRunFailed", 19)["first_rank"] == (
+        "rank 1 on node-b: lost, killed by SIGKILL (all ranks: 1 failed, 1 lost)"
+    )
 
 
 @pytest.mark.long
