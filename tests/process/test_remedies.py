@@ -232,7 +232,7 @@ def test_a_recompile_in_every_step_has_its_remedy_before_the_run_was_warm(tmp_pa
     assert (truth["graphs"], rank["compile"]["recompiles"]) == (6, 5)
     assert "recompiles in every step (5th time): `loss` (train.py:" in words
     remedy = advised(rank)["thrashing"]
-    assert remedy.startswith("Keep the number of items, and the keys of a dict")
+    assert remedy.startswith("Keep the number of items the same, and of a dict")
     assert remedy in words
     assert rank["compile"]["last"][-1]["advice"] == remedy
     truth, rank, words = tried(tmp_path / "cured", GROWING, True)

@@ -20,7 +20,10 @@ ATTRIBUTE_NONE = (
     "or a neutral one, such as a mask of ones, instead of None; a number if it is one later), "
     f"{EACH}."
 )
-NONE = f"Pass None at every call or at none (a mask of ones instead of no mask), {EACH}."
+NONE = (
+    "Pass None at every call or at none (a mask of ones instead of no mask), or call the function "
+    "once with each combination during the warm-up."
+)
 OF_TYPE = f"Pass values of one type at every call, {EACH}."
 MOVED = (
     "Give the attribute its last value (an adapter, a buffer) before the first compiled call, and "
@@ -78,8 +81,8 @@ INFERENCE = (
 )
 ALIAS = "Pass the same object for both at every call, or never (of a tensor: a copy with .clone())."
 ITEMS = (
-    "Keep the number of items, and the keys of a dict and their order, the same (pad it, or fill "
-    "it before the first compiled call), or keep it out of the compiled function."
+    "Keep the number of items the same, and of a dict the keys and their order (pad it, or fill it "
+    "before the first compiled call), or keep it out of the compiled function."
 )
 NUMBER_AS_KEY = (
     "A number is a constant where it is a key of a dict: look the item up before the call and pass "

@@ -319,6 +319,13 @@ def test_a_long_text_delays_no_recompile(recorded: Recorded) -> None:
     assert max(spent[2:]) < 1.0 + spent[1], spent
 
 
+def test_a_stride_is_the_cause_where_the_size_is_compiled(recorded: Recorded) -> None:
+    step = torch.compile(lambda x: x * 2, backend="eager", dynamic=False)
+    for width, size in ((12, 8), (14, 5), (16, 8)):
+        step(torch.ones(10, width)[:, :size])
+    assert recorded.causes[-1] == ("shape", "`x`: stride of dim 0 went from 12 to 16")
+
+
 def timed(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def wrapper(*args: Any) -> Any:
         torch._dynamo.graph_break()

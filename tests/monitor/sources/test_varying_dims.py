@@ -50,6 +50,7 @@ def ragged(sizes: tuple[int, ...], tensor: str = "tokens") -> list[dict[str, obj
 def followed(path: Path, *entries: dict[str, object]) -> Journal:
     """A journal that a monitor polls after each of its lines."""
     journal = Journal()
+    path.parent.mkdir(exist_ok=True)
     with path.open("a") as file, Folder(str(path.parent)) as folder:
         for entry in entries:
             file.write(f"{json.dumps(entry)}\n")
@@ -168,6 +169,9 @@ def test_a_number_that_keeps_recompiling_a_function_is_reported(tmp_path: Path) 
     each = "each cost 100 ms: the code makes a constant of this integer"
     reported = "`self.step` was compiled for 4 values, from -6 to 7 and one more"
     assert f"{reported}; {each}" in "; ".join(evidence(view))
+    told = [{**line, "actual": value} for line, value in zip(lines, ("-6", "7", "8"), strict=False)]
+    read = rank(followed(tmp_path / "told" / "events.jsonl", *told))
+    assert "`self.step` was compiled for 4 values, from -6 to 8; each" in "; ".join(evidence(read))
     log = view.figures.log
     assert last_remedy(log)
     assert not last_remedy(log, [dim.helps for dim in log.varying])  # a condition shows it

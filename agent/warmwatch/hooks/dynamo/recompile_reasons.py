@@ -23,7 +23,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -331,10 +331,11 @@ _OF_PARAMETER = "Guard failed on a parameter"
 _ENOUGH = 8  # reasons; redaction uses no more, and a frame can have thousands of entries
 _MOST_ENTRIES = 64  # that are compared
 _IN_TURN = ("requires_grad", "module_state")  # of two values, both of which come back
-# Guards of a variable that Dynamo checks before its value
+# Guards of a variable that Dynamo checks before its value, and of a tensor before its strides
 _EARLY_GUARDS = (
     re.compile(r"(?<!\S)(?P<name>\S+) is (?:not )?None$"),
     re.compile(r"^(?:___check_type_id\(|expected type of ')(?P<name>.{1,200}?)(?:, \d|' to be )"),
+    re.compile(r"^tensor '(?P<name>.{1,200}?)' (?!stride\b)\w"),
 )
 _VALUE = len(_EARLY_GUARDS)
 
@@ -368,7 +369,7 @@ class _Failed:
         """Whether its guards reject a single variable, of an entry for this module and mode."""
         return self.telling and len(self.rejected or ()) == 1
 
-    @property
+    @cached_property  # it is compared with that of each other entry
     def early(self) -> tuple[int, str]:
         """Which of ``_EARLY_GUARDS`` failed, and of which value; ``_VALUE`` for a later one."""
         first = _named_constants(guard_of(self.text.partition("\n")[0]))

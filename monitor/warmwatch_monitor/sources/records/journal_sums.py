@@ -211,7 +211,8 @@ _SIZE = (
     r"tensor '(?P<tensor>.{1,200})' size mismatch at index (?P<dim>\d{1,3})\. "
     r"expected (?P<old>\d{1,15}), actual (?P<new>\d{1,15})\s*$"
 )
-_NUMBER = r"(?P<name>[\w.\[\]'\"]{1,200}) == (?P<old>-?\d{1,15})$"
+_INTEGER = r"-?\d{1,15}"
+_NUMBER = rf"(?P<name>[\w.\[\]'\"]{{1,200}}) == (?P<old>{_INTEGER})$"
 # Search for the fixed part, then backwards: forwards, each character could begin a name.
 _SYMBOL = r"\.size\(\)\[(?P<dim>\d{1,3})\]"
 _NAME_BEFORE = r"[\w.\[\]'\"]{1,200}"
@@ -295,12 +296,16 @@ class Varying:
             return
         of_it = [s for s in sizes if s and (s.tensor, s.dim) == (cause.tensor, cause.dim)]
         numbers = {value for size in of_it for value in size.values}
+        is_told = cause.dim is None and re.fullmatch(_INTEGER, made.actual or "") is not None
+        if is_told and not made.at_limit:
+            numbers.add(int(made.actual or ""))
         dim = self._more(self._known.get(key), made, cause, numbers)
         dim = replace(dim, helps=of_varying(made.category, reason, made.dynamic) or dim.helps)
         if cause.dim is None:
-            # PyTorch compares with each value that was compiled, and does not report the new one
+            # PyTorch compares with each value that was compiled, and does not report the new one,
+            # which the agent may have read
             entries = sum(bool(re.match(ENTRY, line)) for line in reason.split("\n"))
-            one_more = not made.at_limit and len(of_it) == entries
+            one_more = not (is_told or made.at_limit) and len(of_it) == entries
             dim = replace(dim, one_more=one_more)
         self._known[key] = replace(dim, within_step=False)
         if self._first.setdefault(key, self._steps) != self._steps or made.evaluating:
