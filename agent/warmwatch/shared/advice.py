@@ -168,7 +168,8 @@ _WITHOUT_STATIC = (
     "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_SHAPES=0) out: PyTorch then treats"
 )
 _OF_STATIC = (
-    f"{_WITHOUT_STATIC} a size as dynamic once it has changed, {_UNLESS}. "
+    f"{_WITHOUT_STATIC} a size as dynamic once it has changed, as by two sizes during the warm-up, "
+    f"{_UNLESS}. "
     f"Or {ADVICE['shape'][0].lower()}{ADVICE['shape'][1:]}"
 )
 _OF_CHANGED = f"{ADVICE['shape']} {_DYNAMIC_NOW}"
@@ -233,14 +234,16 @@ _IN_GLOBAL = rf"{ENTRY}G\["
 _OF_TORCH = "torch."  # a global variable of PyTorch's
 _OF_INTEGER = (
     f"Set torch._dynamo.config.{INTEGER_SETTING} = True, so that the integer becomes dynamic once "
-    f"it has changed ({_UNLESS}), or count outside of the compiled function."
+    f"it has changed ({_UNLESS}), as by two values of it during the warm-up; or count outside "
+    "of the compiled function."
 )
 _WITHOUT_STATIC_FIRST = "Leave dynamic=False out. "
 _OF_STATIC_INTEGER = f"{_WITHOUT_STATIC_FIRST}{_OF_INTEGER}"
 _OF_GLOBAL_INTEGER = (
     "PyTorch makes a constant of an integer that is reached through a global variable or is a "
-    f"default: pass it as an argument, which becomes dynamic once it has changed ({_UNLESS}), or "
-    "keep it in a tensor (torch.tensor(0)) if the code only computes with it."
+    f"default: pass it as an argument, which becomes dynamic once it has changed ({_UNLESS}), as "
+    "by two values of it during the warm-up; or keep it in a tensor (torch.tensor(0)) if the code "
+    "only computes with it."
 )
 _OF_STATIC_GLOBAL_INTEGER = f"{_WITHOUT_STATIC_FIRST}{_OF_GLOBAL_INTEGER}"
 # PyTorch made it dynamic when it first changed, and has another constant for it now.
@@ -316,13 +319,21 @@ _OF_CHANGED_NUMBER = (
     "a tensor if the code only computes with it."
 )
 _OF_STATIC_NUMBER = (
-    f"{_WITHOUT_STATIC} a number as dynamic once it has changed, {_UNLESS}. Or "
+    f"{_WITHOUT_STATIC} a number as dynamic once it has changed, as by two values during the "
+    f"warm-up, {_UNLESS}. Or "
     f"{ADVICE['python_value'][0].lower()}{ADVICE['python_value'][1:]}"
 )
 
 
 # What a first change says in the warm-up. A later one of the same size or number can refute it.
 _AT_FIRST = {_OF_CHANGED: _DYNAMIC_NOW, _OF_CHANGED_NUMBER: _DYNAMIC_NUMBER}
+# With these the first change still recompiles, and the later ones do not
+AFTER_FIRST = frozenset(
+    {
+        *(_OF_STATIC, _OF_STATIC_NUMBER, _OF_INTEGER, _OF_STATIC_INTEGER),
+        *(_OF_GLOBAL_INTEGER, _OF_STATIC_GLOBAL_INTEGER),
+    }
+)
 # Where that compilation took a notable time, what saves it in the next run
 FROM_THE_START = {
     _DYNAMIC_NOW: (

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from warmwatch.shared.advice import FROM_THE_START, SURE
+from warmwatch.shared.advice import AFTER_FIRST, FROM_THE_START, SURE
 from warmwatch.shared.fallbacks import REFUSALS
 from warmwatch.shared.phrases import counted, place, resumed, took
 from warmwatch.shared.states import NEEDS_ATTENTION, State
@@ -178,7 +178,7 @@ def _recompiles(recompiled: Sequence[Recompiled], time: Goodput | None) -> Itera
         about += f" of {few(list(dict.fromkeys(names)), _NAMED)}" if names else ""
         # each trial of a sweep compiles its model, whatever it does
         saves = sum(
-            item.seconds
+            item.seconds * (1 - (item.advice in AFTER_FIRST) / item.count)
             for item in group
             if item.category != NEW_INSTANCE or item.in_a_row >= REPEATED_STEPS
         )

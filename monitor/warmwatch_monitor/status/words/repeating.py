@@ -144,8 +144,9 @@ _OF_EXCEPTION = {
         "names the guard."
     ),
     "ConstraintViolationError": (
-        "Mark the size with torch._dynamo.maybe_mark_dynamic in place of mark_dynamic, which fails "
-        "if the code makes a constant of it: the exception names the size."
+        "Mark each tensor of that size: one that is not marked makes a constant of it. If the code "
+        "does, torch._dynamo.maybe_mark_dynamic in place of mark_dynamic raises nothing, and does "
+        "nothing. The exception names the size."
     ),
 }
 REMEDY_OF_SIZES = (

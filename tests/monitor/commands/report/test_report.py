@@ -208,6 +208,15 @@ def test_a_model_that_is_made_anew_saves_time_only_if_each_step_makes_it(in_a_ro
     assert (remedy.saves is not None) is (in_a_row == 3)
 
 
+def test_a_setting_that_helps_from_the_second_change_on_saves_no_single_recompile() -> None:
+    hint = "# a.py:3 in f HINT: torch.compile considers ... (allow_unspec_int_on_nn_module)"
+    new = replace(a.AGAIN, category="python_value", reason=f"0/0: self.n == 1  {hint}")
+    made = report(a.finished(compiled=(*a.FIRST, new)))
+    (remedy,) = [one for one in made.do if "recompile" in one.about]
+    assert "two values of it during the warm-up" in remedy.what
+    assert remedy.saves is None
+
+
 def test_what_a_reset_dropped_is_an_item_that_a_sweep_may_need() -> None:
     again = [
         replace(one, reason=None, category=None, again=True) for one in (a.AGAIN, a.AGAIN_BACK)
@@ -827,7 +836,7 @@ def test_compilations_are_counted_as_forward_and_backward(
         ("torch._dynamo.exc.RecompileError", "Unset torch._dynamo.config.error_on_recompile"),
         (
             "torch.fx.experimental.symbolic_shapes.ConstraintViolationError",
-            "Mark the size with torch._dynamo.maybe_mark_dynamic",
+            "Mark each tensor of that size",
         ),
     ],
 )
