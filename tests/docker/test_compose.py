@@ -138,9 +138,10 @@ def test_the_severity_decides_who_receives_an_alert(labels: str, receiver: str) 
     assert check("amtool", "config", "routes", "test", config, *labels.split()).strip() == receiver
 
 
-def test_all_alerts_of_a_run_are_one_notification() -> None:
+def test_each_alert_of_a_run_is_one_notification() -> None:
     (of_runs, *_) = yaml.safe_load((DOCKER / "alertmanager.yml").read_text())["route"]["routes"]
-    assert (of_runs["matchers"], of_runs["group_by"]) == (['run != ""'], ["cluster", "run"])
+    grouped = ["cluster", "run", "alertname"]
+    assert (of_runs["matchers"], of_runs["group_by"]) == (['run != ""'], grouped)
     assert all("group_by" not in child for child in of_runs["routes"])
 
 

@@ -355,7 +355,7 @@ VALUES: dict[str, Value] = {
         values=("None", "torch.ones(8)", "None"),
         category="python_value",
         words="was None and is not None now",
-        remedy="once in each way during the warm-up",
+        remedy="or call the function once ",
         cure=_EACH,
     ),
     "items": Value(

@@ -42,9 +42,8 @@ from warmwatch_monitor.output.console import (
     width,
 )
 from warmwatch_monitor.output.json_text import as_json
-from warmwatch_monitor.output.summary import LIKELY
+from warmwatch_monitor.output.summary import LIKELY, TO_BE_SEEN
 from warmwatch_monitor.status.goals import lives
-from warmwatch_monitor.status.words.sentence import TO_BE_SEEN
 
 NO_RUN, TROUBLE, UNREAD, _STARTING = 5, 4, 6, 3
 CODES = {

@@ -83,6 +83,12 @@ LONGEST = 120  # characters of a headline
 _LONGEST_NAME = 40  # of a run, in its headline
 _LONGEST_LISTED = 24  # of a run among others
 _CUT, _JOINT = "...", "; "
+HOW_TO_ATTACH = 'add "import warmwatch.auto" to a training, or start it with "warmwatch run"'
+WHEN_SEEN = (
+    "a training shows up no later than at its first step or compilation, one of several ranks at "
+    "init_process_group()"
+)
+TO_BE_SEEN = f"{HOW_TO_ATTACH}; {WHEN_SEEN}"
 # a training without the agent
 LIKELY = {
     True: "is likely to compile",

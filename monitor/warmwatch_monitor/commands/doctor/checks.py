@@ -29,6 +29,7 @@ from warmwatch_monitor.figures.machine import Refusal
 from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.model.snapshot import RecordRoom
 from warmwatch_monitor.output.amounts import few, size
+from warmwatch_monitor.output.summary import WHEN_SEEN
 from warmwatch_monitor.sources.host import pci_gpus
 from warmwatch_monitor.sources.listed import NOT_YET, RECORDS, Feed
 from warmwatch_monitor.sources.nvml.source import NvmlSource
@@ -39,7 +40,6 @@ from warmwatch_monitor.sources.records.liveness import login
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.sources.script import attaches_nothing
 from warmwatch_monitor.sources.unattached import without_record
-from warmwatch_monitor.status.words.sentence import WHEN_SEEN
 
 
 def is_leftover(folder: str) -> bool:

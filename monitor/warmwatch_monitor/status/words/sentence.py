@@ -15,7 +15,10 @@ from warmwatch_monitor.figures.declared import Kind
 from warmwatch_monitor.model.machine import AGREEING, ObservedTraining, Signs
 from warmwatch_monitor.model.snapshot import Snapshot, incomplete
 from warmwatch_monitor.output.summary import (
+    HOW_TO_ATTACH,
     LIKELY,
+    TO_BE_SEEN,
+    WHEN_SEEN,
     Clause,
     Headline,
     RunWords,
@@ -24,13 +27,7 @@ from warmwatch_monitor.output.summary import (
     shortened,
 )
 
-_HOW_TO_ATTACH = 'add "import warmwatch.auto" to a training, or start it with "warmwatch run"'
-WHEN_SEEN = (
-    "a training shows up no later than at its first step or compilation, one of several ranks at "
-    "init_process_group()"
-)
 _AWAITED = "waiting for the first step or compilation of the command"
-TO_BE_SEEN = f"{_HOW_TO_ATTACH}; {WHEN_SEEN}"
 NO_RUN = f"{NO_RECENT_RUN}; {TO_BE_SEEN}"
 
 _RECORDS = "records"
@@ -53,7 +50,7 @@ def answer(snapshot: Snapshot) -> Headline:
             return headline("", Clause(f"{problem}; no run is known so far", Kind.STATE), [])
         if snapshot.observed:
             return _unattached(snapshot.observed)
-        head = Clause(f"{NO_RECENT_RUN}; {_HOW_TO_ATTACH}", Kind.STATE)
+        head = Clause(f"{NO_RECENT_RUN}; {HOW_TO_ATTACH}", Kind.STATE)
         return headline("", head, [Clause(WHEN_SEEN, Kind.REMEDY)])
     from warmwatch_monitor.status.words.run import brief, run_answer  # loaded with the first run
 

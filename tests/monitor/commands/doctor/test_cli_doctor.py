@@ -23,8 +23,8 @@ from warmwatch_monitor.commands.doctor import checks
 from warmwatch_monitor.commands.doctor.command import reduced
 from warmwatch_monitor.commands.doctor.host_checks import CompileHost, compile_host
 from warmwatch_monitor.model.snapshot import RecordRoom
+from warmwatch_monitor.output.summary import WHEN_SEEN
 from warmwatch_monitor.sources import processes
-from warmwatch_monitor.status.words.sentence import WHEN_SEEN
 
 
 @pytest.fixture(autouse=True)
