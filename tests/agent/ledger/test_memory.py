@@ -25,7 +25,7 @@ def _compile(rank: Rank, number: int) -> None:
     exec(f"def f{number}(): return {number}", namespace)
     code = getattr(namespace[f"f{number}"], "__code__", None)
     assert isinstance(code, CodeType)
-    _, digest = _remembered(code)
+    _, digest = _remembered(code, is_first=True)
     compile_id = f"{number}/0"
     ledger.begin("dynamo", {"id": compile_id, "code": digest, **where})
     ledger._compiling.begun(number, {"id": compile_id, "code": digest})  # ends without a record

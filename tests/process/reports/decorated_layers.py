@@ -8,7 +8,7 @@ from _loop import CURED, LIMIT, net, steps
 SOURCE = "patrick-kidger/jaxtyping#384"
 EXPECT = {
     "category": "new_instance",
-    "names": ["`fn.__code__` differs"],
+    "names": ["another function, which the same wrapper calls"],
     "remedy": ["recompile_limit", "16"],
     "recompiles": 8,
     "graphs": 8,
